@@ -17,6 +17,7 @@
 # make bench  measures (bench/), writes JSON to bench/results/
 # make p4     compiles the P4 programs of schemes and labs where p4c is installed (docs/p4.md)
 # make p4-campaigns  runs the profile `switch` of every campaign that has one: the kernel's switches against those in P4
+# make docs   builds the documentation as a site in runs/docs; a broken link fails
 # make setup  only the set-up: leaves .venv/bin/qbed
 # make wheel  writes dist/qbed-*.whl, which any x86-64 Linux can install with pip; make wheel-test tries it in bare roots of Debian
 # make machine         prepares this machine for containers too, by the playbook (Docker, Containerlab, sysctls)
@@ -26,7 +27,7 @@ QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
 .PHONY: setup demo py rust c coverage test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench fuzz miri generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
-    wheel wheel-test compose
+    wheel wheel-test compose docs
 
 setup:
 	@tools/setup
@@ -95,7 +96,7 @@ coverage: setup
 	$(PY) tools/coverage runs/coverage/python.json
 
 test-kills: setup
-	$(PY) tests/e2e/kills.py --kills 200
+	$(PY) tests/e2e/kill_campaign.py --kills 200
 
 # Programs that are otherwise built at their first use are built before the tests, which have bounds in time.
 e2e: setup
@@ -154,6 +155,10 @@ generate: setup
 	$(PY) orchestrator/tests/plan_examples.py
 	$(PY) orchestrator/tests/packages.py
 	$(PY) -m qbed.live.grafana dashboards
+
+# The documentation has an environment of its own, so it needs no set-up.
+docs:
+	@tools/docs
 
 p4:
 	@tools/p4

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.harness import Cell, Cost, Figure, cores, measured, pinned, smallest
 from qbed.cells.store_cell import store_cell
-from qbed.store.checksums import cell_record
+from qbed.storage.checksums import cell_record
 
 CELLS = 10_000
 LAB = """\
@@ -29,13 +29,13 @@ duration: 10 ms
 MERGE = f"""\
 import sys
 from pathlib import Path
-from qbed.store.run_folder import RunFolder
+from qbed.storage.run_folder import RunFolder
 RunFolder(Path(sys.argv[1])).merge(range({CELLS}), {{"scheme": "str", "seed": "int"}})
 """
 SURVEY = f"""\
 import sys
 from pathlib import Path
-from qbed.store.run_folder import RunFolder
+from qbed.storage.run_folder import RunFolder
 assert RunFolder(Path(sys.argv[1])).survey(range({CELLS})) == ([], [])
 """
 

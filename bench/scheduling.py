@@ -21,7 +21,7 @@ from qbed.plan.model import Plan
 from qbed.runs.executor import OutcomeLog, Totals
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.worker import Outcome, Task, Worker
-from qbed.store.run_folder import RunFolder
+from qbed.storage.run_folder import RunFolder
 from qbed.substrates import Limits, Progress
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 

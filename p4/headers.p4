@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a switch knows of packets. The congestion header is that of
- * docs/wire-format.md (kernel/include/uapi/qbed/signal.h).
+ * docs/formats.md section 6 (kernel/include/uapi/qbed/signal.h).
  */
 #ifndef QBED_HEADERS_P4
 #define QBED_HEADERS_P4

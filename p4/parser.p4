@@ -112,7 +112,7 @@ parser SwitchParser(packet_in packet, out headers hdr, inout metadata meta,
         }
     }
 
-    /* A datagram that is longer than its packet has no header (docs/wire-format.md). */
+    /* A datagram that is longer than its packet has no header (docs/formats.md section 6). */
     state datagram {
         transition select(hdr.udp.bytes > meta.transport_bytes, hdr.udp.bytes) {
             (true, _): accept;

@@ -20,7 +20,7 @@ static struct sample seen[SPAN + 2];
 static u32 samples;
 static int refuse_memory;
 
-static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins)
+u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins)
 {
 	u64 *grown;
 
@@ -33,7 +33,7 @@ static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins)
 
 static u32 emitted;
 
-static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady)
+void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady)
 {
 	u64 interval_ns = occupancy->params.interval_ns;
 
@@ -55,7 +55,7 @@ static struct qtap_integral between[SPAN];	/* integrals between bounds; the firs
 static u64 bound_histogram[SPAN][64];
 static u32 bounds_seen;
 
-static void qtap_bound_emit(struct qtap_occupancy *occupancy)
+void qtap_bound_emit(struct qtap_occupancy *occupancy)
 {
 	u32 bin;
 

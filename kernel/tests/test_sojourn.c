@@ -9,7 +9,7 @@
 
 static int refuse_memory;
 
-static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins)
+u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins)
 {
 	u64 *grown;
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lemma 1 of the RPM paper, by numbers."""
+"""Lemma 1 of the RPM paper, tested numerically."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_below_the_papers_limit_eta_is_negative(product: float, share: float, be
 
 
 @given(st.floats(20, 1e4), st.floats(0.05, 0.95))
-def test_eta_hardly_depends_on_the_bottlenecks_position(product: float, share: float) -> None:
+def test_eta_barely_depends_on_the_bottlenecks_position(product: float, share: float) -> None:
     """ "By varying d_s with a constant d and c in (2), we find that eta is approximately constant." """
-    here, middle = (Loop(product / 0.1, 0.1, part * 0.1) for part in (share, 0.5))
+    loop, middle = (Loop(product / 0.1, 0.1, part * 0.1) for part in (share, 0.5))
     s = middle.limit() / 2
-    assert here.eta(s) == pytest.approx(middle.eta(s), rel=0.1)
+    assert loop.eta(s) == pytest.approx(middle.eta(s), rel=0.1)
 
 
 @pytest.mark.parametrize("short", [0.0, 0.1, 0.2])
-def test_a_loop_has_its_bottleneck_on_the_way(short: float) -> None:
+def test_a_loop_needs_its_bottleneck_on_the_path(short: float) -> None:
     with pytest.raises(ValueError, match="short_rtt_s"):
         Loop(1000, 0.1, short)

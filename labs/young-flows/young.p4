@@ -4,8 +4,8 @@
  * threshold in the queue is marked CE, unless it is among the first of its
  * flow. A flow that was silent for a while begins anew.
  *
- * Flows are told apart by CRC-32 of addresses and ports alone: one that shares
- * its place with another is old too early, and is marked as by the scheme ecn.
+ * Flows are distinguished by CRC-32 of addresses and ports alone. A flow that
+ * shares its place with another is old too early, and is marked as by the scheme ecn.
  */
 #include "headers.p4"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rooms of the code and who imports whom, read off the sources; `make generate` draws docs/architecture.md's."""
+"""The packages and their imports, read from the sources; `make generate` draws them in docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -14,28 +14,32 @@ import qbed
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 PACKAGE = Path(qbed.__file__).parent
-ROOMS = (
-    "base",
-    "config",
-    "schemes",
-    "lab",
-    "p4",
-    "network",
-    "plan",
-    "telemetry",
-    "substrates",
-    "cells",
-    "store",
-    "campaign",
-    "claims",
-    "report",
-    "live",
-    "runs",
-    "service",
-    "api",
-    "cli",
-)
-"""In the order in which the data go through them. An import inside a function, or for types alone, is one, too."""
+BANDS: dict[str, dict[str, str]] = {
+    "base": {"base": ""},
+    "configuration": {"config": ""},
+    "model": {
+        "schemes": "",
+        "lab": "schemes",
+        "p4": "lab schemes",
+        "network": "lab p4 schemes",
+        "plan": "lab network p4 schemes",
+    },
+    "execution": {"telemetry": "", "substrates": "telemetry"},
+    "outcome": {
+        "cells": "",
+        "storage": "cells",
+        "campaign": "storage",
+        "claims": "campaign cells storage",
+        "report": "campaign claims storage",
+        "live": "cells storage",
+    },
+    "use": {"runs": "", "service": "runs", "api": "runs service", "cli": "runs service"},
+}
+"""Bands of packages, lowest first; a package imports lower bands, and of its own band what is listed here.
+
+An import inside a function, or for types alone, counts, too.
+"""
+PACKAGES = tuple(name for band in BANDS.values() for name in band)
 
 
 @cache
@@ -64,25 +68,35 @@ def imports(module: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, found
 
 
-def room(module: str) -> int:
-    """The number of a module's room."""
+def package(module: str) -> str:
+    """The package of a module; `cli` for `qbed.__main__`, `base` for `qbed` itself."""
     name = module.removeprefix("qbed").removeprefix(".").partition(".")[0]
     if name == "__main__":
-        return ROOMS.index("cli")
-    return ROOMS.index(name) if (PACKAGE / name).is_dir() and name else 0
+        return "cli"
+    return name or "base"
 
 
-def python_rooms() -> dict[str, set[str]]:
-    """By room, those that it imports from."""
-    found: dict[str, set[str]] = {name: set() for name in ROOMS}
+def allowed(name: str) -> set[str]:
+    """The packages that a package may import."""
+    found: set[str] = {name}
+    for band in BANDS.values():
+        if name in band:
+            return found | set(band[name].split())
+        found |= set(band)
+    raise AssertionError(f"the package {name} is in no band")
+
+
+def python_packages() -> dict[str, set[str]]:
+    """By package, the packages that it imports."""
+    found: dict[str, set[str]] = {name: set() for name in PACKAGES}
     for module in modules():
-        here = ROOMS[room(module)]
-        found[here] |= {ROOMS[room(other)] for _, other in imports(module)} - {here}
+        importer = package(module)
+        found[importer] |= {package(other) for _, other in imports(module)} - {importer}
     return found
 
 
-def agent_rooms() -> dict[str, set[str]]:
-    """The same of the agent's folders, by their `crate::` paths; `main` is not among them."""
+def agent_folders() -> dict[str, set[str]]:
+    """By folder of the agent, the folders whose `crate::` paths it uses; `main` is not among them."""
     source = ROOT / "crates" / "agent" / "src"
     found: dict[str, set[str]] = {path.name: set() for path in sorted(source.iterdir()) if path.is_dir()}
     for name in found:
@@ -93,7 +107,7 @@ def agent_rooms() -> dict[str, set[str]]:
 
 
 def reduced(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Without the arrows that others imply; those of a circle stay."""
+    """The graph without the imports that others imply; imports of a cycle remain."""
 
     def beyond(start: str) -> set[str]:
         seen: set[str] = set()
@@ -116,7 +130,7 @@ def reduced(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def picture(graph: Mapping[str, set[str]]) -> str:
-    """A Mermaid graph: an arrow says "imports", and what is implied is left out."""
+    """A Mermaid graph of imports, without those that others imply."""
     lines = ["```mermaid", "graph BT"]
     for name, others in reduced(graph).items():
         lines.extend(f"    {name} --> {other}" for other in sorted(others))
@@ -124,10 +138,10 @@ def picture(graph: Mapping[str, set[str]]) -> str:
 
 
 def page() -> str:
-    """docs/architecture.md with its pictures drawn anew."""
+    """docs/architecture.md with new pictures."""
     text = PAGE.read_text()
-    for name, graph in (("python", python_rooms()), ("agent", agent_rooms())):
-        begin, end = f"<!-- rooms: {name} -->", f"<!-- end of rooms: {name} -->"
+    for name, graph in (("python", python_packages()), ("agent", agent_folders())):
+        begin, end = f"<!-- imports: {name} -->", f"<!-- end of imports: {name} -->"
         head, _, rest = text.partition(begin)
         _, _, tail = rest.partition(end)
         assert rest and tail, f"{PAGE}: expected `{begin}` and `{end}`"

@@ -130,6 +130,9 @@ def _parts(value: Json, place: Schema, pointer: str, root: Schema) -> Iterator[t
     if isinstance(value, list) and "items" in place:
         for index, inner in enumerate(value):
             yield from _parts(inner, place["items"], f"{pointer}/{index}", root)
+    if isinstance(value, dict) and isinstance(place.get("additionalProperties"), dict):
+        for name, inner in value.items():
+            yield from _parts(inner, place["additionalProperties"], f"{pointer}/{name}", root)
 
 
 def _is(value: dict[str, Json], place: Schema) -> bool:

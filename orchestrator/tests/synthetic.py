@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qbed.plan.model import Plan
+from qbed.telemetry.flow_samples import ABSENT, FIELDS
 from qbed.telemetry.taps import SUMMARY_FIELDS
 
 FULL, ACK = 1514, 66
@@ -70,6 +71,13 @@ def sojourn(
 def sojourn_sample(queue: int, time_ns: int, traffic: int, packets: int, **values: int) -> bytes:
     waits = (values.get(name, 0) for name in ("sum_ns", "max_ns", "p50_ns", "p99_ns"))
     return header(9, 64, queue, time_ns) + struct.pack("<QII4Q", 1000, traffic, packets, *waits)
+
+
+def flow_sample(table: str, flow: int, time_ns: int, **values: int | None) -> bytes:
+    """A sample of a flow; None: the value is absent."""
+    numbers = (values.get(name, 0) for name in FIELDS[table])
+    body = struct.pack("<10q", *(ABSENT if number is None else number for number in numbers))
+    return header([*FIELDS].index(table) + 1, 96, flow, time_ns) + body
 
 
 class Books:

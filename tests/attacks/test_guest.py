@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root in a guest, and even code in its kernel, gets no file of the user's that the run did not give it."""
+"""Confinement of a guest: root in it and code in its kernel reach only files that the run shares."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from qbed.substrates.virtual.confinement import (
 from qbed.substrates.virtual.guest import boot
 from qbed.substrates.virtual.quota import EVERY_S, Quota
 
-from cells import Live, plan_of
+from qbed_testing.cells import RunningLab, write_plan
 
 LAB = """
 name: attack
@@ -37,55 +37,55 @@ duration: 10 ms
 """
 HOSTILE = Path(__file__).parent / "hostile"
 CALLS = {"socket", "chmod", "memory", "uring"}
-"""What only series that confine their system calls refuse."""
+"""Attempts that only kernel series with a system call filter (`FILTERED`) refuse."""
 
 needs_landlock = pytest.mark.skipif(not landlock_version(), reason="this machine's kernel has no Landlock")
 
 
 @contextmanager
-def lab(folder: Path) -> Iterator[Live]:
+def running(folder: Path) -> Iterator[RunningLab]:
     """A lab that is up, with its cell in `folder`."""
-    plan = plan_of(folder, LAB)
+    plan = write_plan(folder, LAB)
     with boot(find_toolchain(), folder, plan, "lab") as guest:
-        live = Live(guest)
-        live.ready()
-        yield live
+        lab = RunningLab(guest)
+        lab.wait_until_ready()
+        yield lab
 
 
 @pytest.fixture(scope="module")
 def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of the user's, beside the cells' folders."""
+    """A file of the user outside the cells' folders."""
     path = tmp_path_factory.mktemp("home") / "secret"
     path.write_text("mine\n")
     return path
 
 
-def shell(live: Live, script: str) -> tuple[int, str]:
-    return live.run("h1", "sh", "-c", script)
+def shell(lab: RunningLab, script: str) -> tuple[int, str]:
+    return lab.run("h1", "sh", "-c", script)
 
 
-def test_there_is_one_mount_that_can_be_written_to(tmp_path: Path) -> None:
-    with lab(tmp_path) as live:
-        assert shell(live, "echo fine >/mnt/own && cat /mnt/own") == (0, "fine\n")
+def test_a_guest_has_one_writable_mount(tmp_path: Path) -> None:
+    with running(tmp_path) as lab:
+        assert shell(lab, "echo fine >/mnt/file && cat /mnt/file") == (0, "fine\n")
         for source in (".", "./", "./.", "guest", f"{tmp_path}"):
-            status, output = shell(live, f"mkdir -p /tmp/m && mount -t hostfs none /tmp/m -o {source}")
+            status, output = shell(lab, f"mkdir -p /tmp/m && mount -t hostfs none /tmp/m -o {source}")
             if not status:
-                status, output = shell(live, "echo x >/tmp/m/evil; mount -o remount,rw /tmp/m; echo x >/tmp/m/evil")
+                status, output = shell(lab, "echo x >/tmp/m/evil; mount -o remount,rw /tmp/m; echo x >/tmp/m/evil")
                 assert status and "Read-only" in output, (source, output)
-                shell(live, "umount /tmp/m")
-        status, _ = shell(live, "umount -l /mnt && mount -t hostfs none /mnt -o .")
-        assert status, "mounted for writing once more"
+                shell(lab, "umount /tmp/m")
+        status, _ = shell(lab, "umount -l /mnt && mount -t hostfs none /mnt -o .")
+        assert status, "a second writable mount"
     assert not list(tmp_path.rglob("evil"))
 
 
-def test_a_folder_swapped_for_a_link_leads_nowhere(tmp_path: Path, secret: Path) -> None:
-    """A link that somebody else puts there, below a folder that the guest still has open."""
+def test_a_folder_replaced_by_a_symlink_is_not_followed(tmp_path: Path, secret: Path) -> None:
+    """Another process replaces a folder by a symlink while the guest has the folder open."""
     target = secret.parent
-    with lab(tmp_path) as live:
-        assert shell(live, "mkdir /mnt/d; (cd /mnt/d; sleep 0.5; echo x >evil; cat secret; rm secret) &")[0] == 0
+    with running(tmp_path) as lab:
+        assert shell(lab, "mkdir /mnt/d; (cd /mnt/d; sleep 0.5; echo x >evil; cat secret; rm secret) &")[0] == 0
         (tmp_path / "d").rmdir()
         (tmp_path / "d").symlink_to(target)
-        _, output = shell(live, "sleep 1; cd /mnt; ls d/; cat d/secret; echo x >d/evil; mkdir d/more; ls -l d")
+        _, output = shell(lab, "sleep 1; cd /mnt; ls d/; cat d/secret; echo x >d/evil; mkdir d/more; ls -l d")
     assert "mine" not in output
     assert sorted(path.name for path in target.iterdir()) == ["secret"] and secret.read_text() == "mine\n"
 
@@ -99,72 +99,74 @@ def test_a_folder_swapped_for_a_link_leads_nowhere(tmp_path: Path, secret: Path)
         "mv /mnt/guest/qbed-agent /mnt/out/",
     ],
 )
-def test_only_files_and_folders_are_made(tmp_path: Path, attack: str) -> None:
-    """What reads a guest's results would follow a link, and wait at a FIFO."""
-    with lab(tmp_path) as live:
+def test_a_guest_makes_only_files_and_folders(tmp_path: Path, attack: str) -> None:
+    """A reader of the guest's results would follow a symlink, and block at a FIFO."""
+    with running(tmp_path) as lab:
         before = set(tmp_path.rglob("*"))
-        assert shell(live, attack)[0] != 0
-        assert shell(live, "touch /mnt/program && chmod 6755 /mnt/program")[0] == 0
+        assert shell(lab, attack)[0] != 0
+        assert shell(lab, "touch /mnt/program && chmod 6755 /mnt/program")[0] == 0
         assert set(tmp_path.rglob("*")) - before == {tmp_path / "program"}
     assert (tmp_path / "program").stat().st_mode & 0o7777 == 0o755
 
 
-def test_what_multiplies_without_end_stays_in_the_lab(tmp_path: Path) -> None:
-    with lab(tmp_path) as live:
-        live.begin("h1", "bash", "-c", "bomb() { bomb | bomb & }; bomb; sleep 100")
-        group, most, until = os.getpgid(live.pid), 0, time.monotonic() + 60
-        while most < 900 and time.monotonic() < until:
+def test_a_fork_bomb_stays_in_the_guest(tmp_path: Path) -> None:
+    with running(tmp_path) as lab:
+        lab.start("h1", "bash", "-c", "bomb() { bomb | bomb & }; bomb; sleep 100")
+        group, count, deadline = os.getpgid(lab.pid), 0, time.monotonic() + 60
+        while count < 900 and time.monotonic() < deadline:
             time.sleep(0.2)
-            most = max(most, len(_processes(group)))
+            count = max(count, len(_processes(group)))
         time.sleep(2)
-        assert 900 <= max(most, len(_processes(group))) < 1100, "the bomb did not go off, or too far"
-    until = time.monotonic() + 30
-    while _processes(group) and time.monotonic() < until:
+        assert 900 <= max(count, len(_processes(group))) < 1100, (
+            "too few processes for a fork bomb, or more than the limit"
+        )
+    deadline = time.monotonic() + 30
+    while _processes(group) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert not _processes(group)
 
 
 def _processes(group: int) -> list[int]:
-    """The processes of a group that live."""
+    """The processes of a group that are no zombies."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            state, _, its, *_ = path.read_text().rpartition(")")[2].split()
-            if int(its) == group and state != "Z":
+            state, _, process_group, *_ = path.read_text().rpartition(")")[2].split()
+            if int(process_group) == group and state != "Z":
                 found.append(int(path.parent.name))
     return found
 
 
-def test_no_module_is_loaded_once_the_lab_is_up(tmp_path: Path) -> None:
-    with lab(tmp_path) as live:
-        assert shell(live, "echo 0 >/proc/sys/kernel/modules_disabled")[0] != 0
+def test_a_running_lab_loads_no_module(tmp_path: Path) -> None:
+    with running(tmp_path) as lab:
+        assert shell(lab, "echo 0 >/proc/sys/kernel/modules_disabled")[0] != 0
         load = "import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall(313, file.fileno(), b'', 0)"
         script = f"file = open('/mnt/guest/modules/qlink.ko'); {load}; print(ctypes.get_errno())"
-        assert live.run("h1", "python3", "-c", script) == (0, f"{errno.EPERM}\n")
-        assert shell(live, "cat /proc/sys/kernel/modules_disabled") == (0, "1\n")
+        assert lab.run("h1", "python3", "-c", script) == (0, f"{errno.EPERM}\n")
+        assert shell(lab, "cat /proc/sys/kernel/modules_disabled") == (0, "1\n")
 
 
 @needs_landlock
-def test_root_reads_what_the_lab_sees_and_nothing_else(tmp_path: Path, secret: Path) -> None:
-    with lab(tmp_path) as live:
-        shell(live, "mkdir /tmp/m && mount -t hostfs none /tmp/m")
+def test_root_in_a_guest_reads_only_the_labs_files(tmp_path: Path, secret: Path) -> None:
+    with running(tmp_path) as lab:
+        shell(lab, "mkdir /tmp/m && mount -t hostfs none /tmp/m")
         for path in (secret, "/etc/shadow", Path.home() / ".bashrc", "/proc/1/environ"):
-            status, output = shell(live, f"cat /tmp/m{path}")
+            status, output = shell(lab, f"cat /tmp/m{path}")
             assert status and ("ermission denied" in output or "No such file" in output), (path, output)
-        assert shell(live, f"ls /tmp/m{secret.parent}")[0] != 0
-        assert shell(live, "cat /etc/passwd /usr/bin/env >/dev/null && ls /usr/bin >/dev/null") == (0, "")
+        assert shell(lab, f"ls /tmp/m{secret.parent}")[0] != 0
+        assert shell(lab, "cat /etc/passwd /usr/bin/env >/dev/null && ls /usr/bin >/dev/null") == (0, "")
 
 
-def test_what_everybody_may_read_of_etc() -> None:
-    given = public_settings()
-    assert Path("/etc/passwd") in given or Path("/etc") in given
-    assert not {"/etc", "/etc/shadow", "/etc/ssl", "/etc/ssl/private"} & {str(path) for path in given}
-    assert all(path.stat().st_mode & 0o004 for path in given)
+def test_public_settings_are_world_readable_files() -> None:
+    settings = public_settings()
+    assert Path("/etc/passwd") in settings or Path("/etc") in settings
+    assert not {"/etc", "/etc/shadow", "/etc/ssl", "/etc/ssl/private"} & {str(path) for path in settings}
+    assert all(path.stat().st_mode & 0o004 for path in settings)
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory, secret: Path) -> Toolchain:
-    """This checkout's toolchain with a module that is against us."""
+    """The toolchain with a hostile kernel module."""
     toolchain, root = find_toolchain(), checkout()
     assert root is not None
     work = tmp_path_factory.mktemp("module")
@@ -174,8 +176,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory, secret: Path) -> Toolchain
     lines = [f'#define {name} "{value}"' for name, value in target.items()]
     (work / "target.h").write_text("\n".join([*lines, f"#define PROCESS {os.getpid()}", ""]))
     environment = os.environ | {"QBED_KERNEL": toolchain.manifest.kernel_series}
-    said = subprocess.run([root / "kernel/build.sh"], env=environment, capture_output=True, text=True, check=True)
-    make = ["make", "-C", f"{said.stdout.split()[0]}/build", "ARCH=um", f"M={work}", "modules"]
+    build = subprocess.run([root / "kernel/build.sh"], env=environment, capture_output=True, text=True, check=True)
+    make = ["make", "-C", f"{build.stdout.split()[0]}/build", "ARCH=um", f"M={work}", "modules"]
     made = subprocess.run(make, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     folder = tmp_path_factory.mktemp("toolchain")
@@ -186,36 +188,38 @@ def hostile(tmp_path_factory: pytest.TempPathFactory, secret: Path) -> Toolchain
 
 
 @needs_landlock
-def test_a_module_gets_nothing_of_the_users(hostile: Toolchain, secret: Path, tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, LAB)
+def test_a_hostile_module_reaches_no_file_or_process_of_the_user(
+    hostile: Toolchain, secret: Path, tmp_path: Path
+) -> None:
+    plan = write_plan(tmp_path, LAB)
     plan = plan.model_copy(update={"modules": [*plan.modules, "hostile"]})
     (tmp_path / "plan.json").write_text(plan.dumps())
     VirtualCell(hostile, tmp_path, plan).run(Limits(60, 30), lambda _: None)
     report = (tmp_path / "out" / "report").read_text().splitlines()
-    got = {what: int(result) for what, result in (line.split() for line in report)}
-    assert len(got) == 21, got
+    results = {what: int(result) for what, result in (line.split() for line in report)}
+    assert len(results) == 21, results
     for what in () if hostile.manifest.kernel_series in FILTERED else CALLS:
-        del got[what]
-    expected = {"own", "program"} | ({"signal"} if landlock_version() < SIGNALS else set())
-    assert {what for what, result in got.items() if result >= 0} == expected, got
+        del results[what]
+    expected = {"plan", "program"} | ({"signal"} if landlock_version() < SIGNALS else set())
+    assert {what for what, result in results.items() if result >= 0} == expected, results
     denied = {-errno.EACCES, -errno.EPERM, -errno.EXDEV, -errno.ENOSYS}
-    assert {what: got[what] for what in got if what not in expected and got[what] not in denied} == {}
+    assert {what: results[what] for what in results if what not in expected and results[what] not in denied} == {}
     assert secret.read_text() == "mine\n" and [path.name for path in secret.parent.iterdir()] == ["secret"]
 
 
-def test_what_a_cell_may_write_is_limited(tmp_path: Path) -> None:
-    with lab(tmp_path) as live:
+def test_the_quota_limits_bytes_and_files(tmp_path: Path) -> None:
+    with running(tmp_path) as lab:
         quota = Quota(tmp_path, 2_000_000)
-        shell(live, "head -c 3000000 /dev/zero >/mnt/large")
-        assert quota.excess() is None, "it looks about once a second"
+        shell(lab, "head -c 3000000 /dev/zero >/mnt/large")
+        assert quota.excess() is None, "the quota is checked about once a second"
         time.sleep(EVERY_S)
         assert quota.excess() == "the guest wrote more than the 2 MB that it may (--cell-space)"
-        shell(live, "mkdir /mnt/many; cd /mnt/many; for i in $(seq 200); do : >$i; done")
+        shell(lab, "mkdir /mnt/many; cd /mnt/many; for i in $(seq 200); do : >$i; done")
         assert Quota(tmp_path, 1 << 40, files=200, every_s=0).excess() == "the guest wrote more than 200 files"
 
 
-def test_a_cell_that_writes_too_much_ends(tmp_path: Path) -> None:
+def test_a_cell_over_its_quota_fails(tmp_path: Path) -> None:
     load = "workload: [{flows: {from: h1, to: h2, size: unlimited}}]\n"
-    plan = plan_of(tmp_path, LAB.replace("10 ms", "100 s") + load)
+    plan = write_plan(tmp_path, LAB.replace("10 ms", "100 s") + load)
     with pytest.raises(CellError, match="the guest wrote more than the 10 KB that it may"):
         VirtualCell(find_toolchain(), tmp_path, plan).run(Limits(60, 30, space_bytes=10_000), lambda _: None)

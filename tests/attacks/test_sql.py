@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims, views and figures are SQL that comes with labs, campaigns and run folders of others: it reaches the run's own
-tables and nothing else, ends, and leaves nothing behind.
-"""
+"""Untrusted SQL in claims, views and figures reads the run's tables only, has limits, and leaves no files behind."""
 
 from __future__ import annotations
 
@@ -15,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from received import LAB, qbed
 
 from qbed.base.json_files import sealed, unsealed
 from qbed.campaign.file import Campaign, Claim
 from qbed.claims import sql
 from qbed.claims.judge import Verdict, connect, judge_all
 
-SECRET = "the-secret-of-somebody"
+from qbed_testing.untrusted_lab import LAB, qbed
+
+SECRET = "the-secret"
 HONEST = """
 claims:
   - {name: honest, paper: It ends., sql: "SELECT count(*) = 1 AS holds FROM flows"}
@@ -30,8 +29,8 @@ claims:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lab, its run folder `run`, and beside them a file that is nobody's business."""
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lab, its run folder `run`, and a secret file beside them."""
     folder = tmp_path_factory.mktemp("attack")
     (folder / "lab").mkdir()
     (folder / "lab" / "lab.yml").write_text(LAB.replace("LABEL", "bulk"))
@@ -43,9 +42,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Iterator[Path]:
-    """Its own copy; at the end nothing stands where an attack would have written."""
-    shutil.copytree(made, tmp_path / "x")
+def folder(finished_run: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy of the run; at the end no attack has written a file to it."""
+    shutil.copytree(finished_run, tmp_path / "x")
     yield tmp_path / "x"
     assert not list(tmp_path.rglob("evil*"))
 
@@ -59,15 +58,13 @@ def judge(folder: Path, *queries: str) -> list[Verdict]:
         connection.close()
 
 
-def test_two_queries_put_what_does_not_fit_into_folders_of_their_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_queries_spill_to_separate_folders(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "MEMORY", "64MiB")
     large = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY hash(i)) AS r FROM range(4000000) t(i))"
-    one, other = (connect(folder / "run") for _ in range(2))
-    assert sql.first_rows(one, large, 2)[1] == sql.first_rows(other, large, 2)[1] == [(4_000_000,)]
+    first, second = (connect(folder / "run") for _ in range(2))
+    assert sql.first_rows(first, large, 2)[1] == sql.first_rows(second, large, 2)[1] == [(4_000_000,)]
     assert len(list((folder / "run").glob(".sql*"))) == 2
-    for connection in (one, other):
+    for connection in (first, second):
         connection.close()
     assert not list((folder / "run").glob(".sql*"))
 
@@ -93,18 +90,18 @@ ATTACKS = (
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_a_claim_reaches_nothing_but_its_tables(folder: Path, attack: str) -> None:
+def test_a_claim_reads_only_the_runs_tables(folder: Path, attack: str) -> None:
     secret_of_python = [SECRET]
     assert secret_of_python
     before = (folder / "run" / "cells.parquet").read_bytes()
     places = {"secret": folder / "secret", "folder": folder, "evil": folder / "evil", "run": folder / "run"}
     attacked, honest = judge(folder, attack.format(**places), "SELECT count(*) = 1 AS holds FROM flows")
     assert attacked.verdict == "undecided" and SECRET not in attacked.model_dump_json()
-    assert honest.verdict == "holds", "what comes after is not touched"
+    assert honest.verdict == "holds", "the next claim is judged as usual"
     assert (folder / "run" / "cells.parquet").read_bytes() == before
 
 
-def test_what_never_ends_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_query_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "LIMIT_S", 1.0)
     begun = time.monotonic()
     endless, honest = judge(
@@ -114,7 +111,7 @@ def test_what_never_ends_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert "it took longer than 1 s" in str(endless.reason) and time.monotonic() - begun < 60
 
 
-def test_what_takes_all_memory_does_not_get_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_over_the_memory_limit_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "MEMORY", "100MiB")
     monkeypatch.setattr(sql, "ON_DISK", "100MiB")
     greedy, long, honest = judge(
@@ -130,7 +127,7 @@ def test_what_takes_all_memory_does_not_get_it(folder: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("attack", [attack for attack in ATTACKS if "secret_of" not in attack])
-def test_a_campaign_that_attacks_does_not_run(folder: Path, attack: str) -> None:
+def test_a_campaign_with_a_forbidden_query_does_not_run(folder: Path, attack: str) -> None:
     places = {"secret": folder / "secret", "folder": folder, "evil": folder / "evil", "run": folder / "run"}
     campaign = {
         "question": "Who reads along?",
@@ -143,14 +140,14 @@ def test_a_campaign_that_attacks_does_not_run(folder: Path, attack: str) -> None
     assert not (folder / "second").exists()
 
 
-def received(folder: Path, **changes: Any) -> subprocess.CompletedProcess[str]:
-    """The report of a run folder whose campaign.json somebody has changed."""
+def report_with(folder: Path, **changes: Any) -> subprocess.CompletedProcess[str]:
+    """Make the report of a run folder after changes to its campaign.json."""
     path = folder / "run" / "campaign.json"
     path.write_bytes(sealed(unsealed(path.read_bytes()) | changes))
     return qbed(folder, "report", "run", "--no-images")
 
 
-def test_a_run_folder_that_was_received_does_not_write_or_read(folder: Path) -> None:
+def test_a_received_run_folder_writes_and_reads_no_other_file(folder: Path) -> None:
     evil, secret = folder / "evil", folder / "secret"
     for changes in (
         {"views": [{"name": "mine", "sql": f"SELECT 1; COPY (SELECT 1) TO '{evil}'"}]},
@@ -163,7 +160,7 @@ def test_a_run_folder_that_was_received_does_not_write_or_read(folder: Path) -> 
     ):
         path = folder / "run" / "campaign.json"
         before = path.read_bytes()
-        done = received(folder, **changes)
+        done = report_with(folder, **changes)
         assert "Traceback" not in done.stderr, done.stderr
         report = folder / "run" / "report.html"
         assert SECRET not in done.stdout + done.stderr + (report.read_text() if report.exists() else "")

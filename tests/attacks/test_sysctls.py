@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab file by itself starts no program and changes no kernel but its nodes': sysctls, queueing disciplines."""
+"""A lab file's sysctls and queueing disciplines change its nodes only, and start no program."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def refusal(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message_part"),
     [
         ("kernel/modprobe", "which are under `net/`"),
         ("kernel.core_pattern", "which are under `net/`"),
@@ -81,18 +81,18 @@ def refusal(folder: Path) -> str:
         ("net/" + "a" * 900, "no sysctl that a node has for itself"),
     ],
 )
-def test_only_a_nodes_own_sysctls_are_set(tmp_path: Path, name: str, says: str) -> None:
+def test_only_sysctls_of_a_network_namespace_are_set(tmp_path: Path, name: str, message_part: str) -> None:
     message = refusal(lab(tmp_path, {name: "1"}))
     assert "hosts.default.sysctls" in message
-    assert says in message
+    assert message_part in message
 
 
-def test_both_spellings_are_one_and_values_are_a_line(tmp_path: Path) -> None:
+def test_dots_and_slashes_name_one_sysctl_and_values_are_one_line(tmp_path: Path) -> None:
     plans = [compile_lab(load_lab(lab(tmp_path, {name: 0}))) for name in ("net.ipv4.tcp_sack", "net/ipv4/tcp_sack")]
     assert plans[0] == plans[1]
     assert plans[0].nodes[0].sysctls["net/ipv4/tcp_sack"] == "0"
-    own = compile_lab(load_lab(lab(tmp_path, {"net.ipv4.conf.eth0.forwarding": 1})))
-    assert own.nodes[0].sysctls["net/ipv4/conf/eth0/forwarding"] == "1"
+    plan = compile_lab(load_lab(lab(tmp_path, {"net.ipv4.conf.eth0.forwarding": 1})))
+    assert plan.nodes[0].sysctls["net/ipv4/conf/eth0/forwarding"] == "1"
     twice = refusal(lab(tmp_path, {"net.ipv4.tcp_sack": 0, "net/ipv4/tcp_sack": 1}))
     assert "`net.ipv4.tcp_sack` and `net/ipv4/tcp_sack` are the same sysctl" in twice
     for value in ("1\n2", "\x1b[2J", "1" * 1000):
@@ -100,7 +100,7 @@ def test_both_spellings_are_one_and_values_are_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("qdisc", "message_part"),
     [
         ("nosuch", "no queueing discipline `nosuch`"),
         ("fq_code limit 100", "did you mean `fq_codel`?"),
@@ -112,20 +112,20 @@ def test_both_spellings_are_one_and_values_are_a_line(tmp_path: Path) -> None:
         ("fq limit $(id)", "got `$(id)`"),
     ],
 )
-def test_a_queueing_discipline_loads_and_opens_nothing(tmp_path: Path, words: str, says: str) -> None:
-    message = refusal(lab(tmp_path, switch=f"qdisc: {words!r}"))
+def test_an_unknown_or_unsafe_queueing_discipline_is_refused(tmp_path: Path, qdisc: str, message_part: str) -> None:
+    message = refusal(lab(tmp_path, switch=f"qdisc: {qdisc!r}"))
     assert "lab.yml:4:" in message
-    assert says in message
+    assert message_part in message
 
 
-def test_the_disciplines_are_those_of_the_labs_kernel() -> None:
+def test_the_queueing_disciplines_are_those_of_the_labs_kernel() -> None:
     configured = re.findall(r"(?m)^CONFIG_NET_SCH_(\w+)=y", (ROOT / "kernel" / "config.fragment").read_text())
     built_in = {"pfifo", "bfifo", "pfifo_fast"}
     assert {name.lower() for name in configured} - {"ingress"} | built_in == QDISCS
 
 
 def test_a_lab_file_starts_no_program(tmp_path: Path) -> None:
-    """The attack of issue 11: what the kernel calls for a module that it lacks, and a module that it lacks."""
+    """The attack of issue 11: a program for kernel/modprobe, and a queueing discipline that the kernel would load."""
     witness = tmp_path / "witness"
     program = lab(tmp_path / "lab", {"kernel/modprobe": "/mnt/evil"}, "qdisc: nosuch") / "evil"
     program.write_text(f"#!/bin/sh\ntouch {witness}\n")
@@ -138,8 +138,8 @@ def test_a_lab_file_starts_no_program(tmp_path: Path) -> None:
     assert not witness.exists()
 
 
-def test_the_list_is_what_a_node_has_for_itself(tmp_path: Path) -> None:
-    """What the lab's kernel shows inside a node is the node's own: a kernel's other sysctls are seen outside only."""
+def test_the_list_has_the_sysctls_of_a_network_namespace(tmp_path: Path) -> None:
+    """A node shows the sysctls of its network namespace; the kernel's other sysctls are shown outside only."""
     name = f"sysctls-{os.getpid()}"
     folder = lab(tmp_path / "lab")
     (folder / "lab.yml").write_text((folder / "lab.yml").read_text().replace("name: received", f"name: {name}"))
@@ -152,13 +152,13 @@ def test_the_list_is_what_a_node_has_for_itself(tmp_path: Path) -> None:
         )
     finally:
         subprocess.run([*qbed, "down", name], check=True, capture_output=True, timeout=60)
-    seen = {re.sub(r"/(conf|neigh)/[^/]*/", r"/\1/*/", path) for path in done.stdout.split()}
-    assert len(seen) > 200
-    left_out = {name for name in seen if name.endswith("/route/flush") or "/nf_log/" in name}
-    assert seen - SYSCTLS - left_out == {
+    shown = {re.sub(r"/(conf|neigh)/[^/]*/", r"/\1/*/", path) for path in done.stdout.split()}
+    assert len(shown) > 200
+    left_out = {name for name in shown if name.endswith("/route/flush") or "/nf_log/" in name}
+    assert shown - SYSCTLS - left_out == {
         "net/ipv4/tcp_congestion_control", "net/ipv4/tcp_child_ehash_entries", "net/ipv4/udp_child_hash_entries"
     }  # fmt: skip
-    assert seen >= SYSCTLS
+    assert shown >= SYSCTLS
 
 
 SET_ALL = """
@@ -180,13 +180,13 @@ for line in sys.stdin:
 """
 
 
-def test_the_list_reaches_nothing_of_this_machine() -> None:
-    """On this machine's own kernel, too: each is set in a fresh network namespace, and stays what it was outside."""
+def test_the_list_changes_no_sysctl_of_this_machine() -> None:
+    """Setting each sysctl in a new network namespace of this machine does not change it outside."""
 
     def values() -> dict[Path, str]:
         found = {}
         for path in (path for name in SYSCTLS for path in Path("/proc/sys").glob(name)):
-            with suppress(OSError):  # stable_secret says nothing before it is set
+            with suppress(OSError):  # stable_secret is not readable before it is set
                 found[path] = path.read_text()
         return found
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in files of others reaches the terminal as text: no control character, no markup, no endless line."""
+"""Text of untrusted files is shown without control characters, markup or endless lines."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from received import called, make_run, qbed, write_lab
 
 import qbed as package
 from qbed.base import terminal
 
+from qbed_testing.untrusted_lab import call_main, make_run, qbed, write_lab
+
 PAYLOADS = ("\x1b]0;owned\x07", "\x1b[2J\x1b[H", "\x9b31m", "\u202egnp.exe", "\r", "\b\b", "\x7f", "\u2066", "\x1bc")
 EVIL = "a" + "".join(PAYLOADS) + "[/x][bold]z"
-OWN = {
+WRITERS = {
     *("terminal.py", "__main__.py", "substrates/virtual/keeper.py", "substrates/rebuild.py"),
     *("service/query_worker.py", "service/jobs.py", "cli/look.py"),
 }
-"""What may write: the terminal's module; before it is imported; the keeper's word to its parent, through a pipe; the
-set-up's output as it is; what a service's process for a query says to it, and its jobs' files of events; a capture's
-packets, which go to no terminal.
+"""Modules that may write to a descriptor: the terminal's module, the start before its import, a pipe from the keeper to
+its parent, the set-up's output, a query worker's reply, a job's events, and packets of a capture.
 """
 
 
-def seen(text: str) -> None:
-    """Nothing of the payloads is left but what can be seen."""
+def assert_visible(text: str) -> None:
+    """Assert that a text has no control or format characters."""
     hidden = {hex(ord(one)) for one in text if unicodedata.category(one) in ("Cc", "Cf", "Cs") and one not in "\n\t"}
     assert not hidden, text
 
@@ -47,53 +47,53 @@ def test_all_output_goes_through_one_module() -> None:
                 found.add(path.relative_to(root).as_posix())
             if isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr"):
                 found.add(path.relative_to(root).as_posix())
-    assert found - {"substrates/sessions.py"} == OWN
+    assert found - {"substrates/sessions.py"} == WRITERS
 
 
-def test_no_character_acts() -> None:
-    every = "".join(map(chr, range(sys.maxunicode + 1)))
-    left = [one for one in terminal.clean(every) if unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp")]
+def test_clean_removes_control_characters() -> None:
+    all_characters = "".join(map(chr, range(sys.maxunicode + 1)))
+    left = [one for one in terminal.clean(all_characters) if unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp")]
     assert sorted(left) == ["\t", "\n"]
-    assert not {"\u202e", "\u2066", "\u200f", "\ufeff"} & set(terminal.clean(every))
+    assert not {"\u202e", "\u2066", "\u200f", "\ufeff"} & set(terminal.clean(all_characters))
     assert terminal.clean("\x1b[2J\U000e0041") == "\\u001b[2J\\udb40\\udc41"
     assert json.loads(terminal.clean(json.dumps({"a": "\x7f\u202e"}, ensure_ascii=False))) == {"a": "\x7f\u202e"}
     assert len(terminal.shorten("\x1b" * 1_000_000)) < 7 * terminal.MAX_LENGTH
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("terminal"))
 
 
-def test_a_labs_names_and_mistakes_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_labs_names_and_errors_are_shown_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     lab = write_lab(tmp_path / "lab", json.dumps(EVIL))
     for command in (["inspect"], ["inspect", "--json"], ["compile"]):
-        status, out, errors = called(*command, str(lab))
+        status, out, errors = call_main(*command, str(lab))
         assert status == 0, errors
-        seen(out + errors)
-    assert "[/x][bold]z" in called("inspect", str(lab))[1]
-    assert json.loads(called("compile", str(lab))[1])["workloads"][0]["label"] == EVIL
+        assert_visible(out + errors)
+    assert "[/x][bold]z" in call_main("inspect", str(lab))[1]
+    assert json.loads(call_main("compile", str(lab))[1])["workloads"][0]["label"] == EVIL
     text = (lab / "lab.yml").read_text()
     for old, new in (("star", EVIL), ("droptail", EVIL), ("1 Gbit/s", EVIL), ("bulk", EVIL), ("5 ms", "z" * 1_000_000)):
         (lab / "lab.yml").write_text(
             text.replace(old, new if new.startswith("z") else "#").replace("#", json.dumps(new))
         )
-        status, out, errors = called("inspect", str(lab))
+        status, out, errors = call_main("inspect", str(lab))
         if status:
-            seen(out + errors)
+            assert_visible(out + errors)
             assert len(errors) < 2 * terminal.MAX_LENGTH
     evil = tmp_path / f"folder{EVIL.replace('/', '')}"
     evil.mkdir()
     (evil / "lab.yml").write_text("name: [")
-    status, out, errors = called("inspect", str(evil))
+    status, out, errors = call_main("inspect", str(evil))
     assert status == 2
-    seen(out + errors)
+    assert_visible(out + errors)
 
 
-def test_a_run_folders_text_is_text(made: Path, tmp_path: Path) -> None:
+def test_a_run_folders_names_are_shown_as_text(finished_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(made, run)
+    shutil.copytree(finished_run, run)
     identity = json.loads((run / "campaign.json").read_text())
     identity |= {"name": EVIL, "question": EVIL, "figures": [{"kind": "line", "name": "x", "sql": f"SELECT '{EVIL}'"}]}
     identity["matrix"]["axes"][0]["values"] = [EVIL, EVIL + "2"]
@@ -102,36 +102,37 @@ def test_a_run_folders_text_is_text(made: Path, tmp_path: Path) -> None:
     for cell in run.glob("cells/*/cell.json"):
         cell.write_text(json.dumps(json.loads(cell.read_text()) | {"status": EVIL, "error": EVIL, "bottleneck": EVIL}))
     for command in (["cells"], ["cells", "--json"], ["report", "--no-images"], ["samples"]):
-        _, out, errors = called(*command, str(run))
+        _, out, errors = call_main(*command, str(run))
         assert out + errors
-        seen(out + errors)
+        assert_visible(out + errors)
 
 
-def test_the_end_of_a_run_on_a_terminal(tmp_path: Path) -> None:
-    """Claims, views and reasons with markup and escapes, as they come out on a real terminal."""
+def test_a_runs_summary_on_a_terminal_is_text(tmp_path: Path) -> None:
+    """Claims, views and reasons with markup and escapes are shown as text on a terminal."""
     sql = f"SELECT false AS holds, '{EVIL}' AS found"
     claims = [{"name": "evil", "paper": EVIL, "source": EVIL, "sql": sql}]
     campaign = {"question": EVIL, "axes": {"seed": [1]}, "claims": claims}
     write_lab(tmp_path / "lab", json.dumps(EVIL), json.dumps(campaign))
-    ours, theirs = pty.openpty()
+    terminal_fd, terminal_end = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "qbed", "run", "lab", "--out", "run", "--no-images"],
-        cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "200"},
+        cwd=tmp_path, stdin=terminal_end, stdout=terminal_end, stderr=terminal_end,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "200"},
     )  # fmt: skip
-    os.close(theirs)
-    said = b""
+    os.close(terminal_end)
+    output = b""
     while True:
         try:
-            data = os.read(ours, 65536)
+            data = os.read(terminal_fd, 65536)
         except OSError:
             break
         if not data:
             break
-        said += data
-    os.close(ours)
+        output += data
+    os.close(terminal_fd)
     assert process.wait(60) == 1
-    text = said.decode()
-    assert "\x1b[" in text, "it was no terminal"
+    text = output.decode()
+    assert "\x1b[" in text, "no escape sequences: qbed did not detect the terminal"
     for payload in PAYLOADS[:4]:
         assert payload not in text
     assert "[/x][bold]z" in text
@@ -139,7 +140,7 @@ def test_the_end_of_a_run_on_a_terminal(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_many_and_long_messages_are_cut(tmp_path: Path) -> None:
+def test_many_and_long_messages_are_shortened(tmp_path: Path) -> None:
     lab = write_lab(tmp_path / "lab")
     fields = "\n".join(f"{'x' * 100}{number}: 1" for number in range(5_000))
     (lab / "lab.yml").write_text((lab / "lab.yml").read_text() + fields + "\n")

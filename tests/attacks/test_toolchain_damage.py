@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damage in the toolchain: a file that is not what was built is never loaded without a word."""
+"""Damage in the toolchain: a file that differs from the built one is reported before it is loaded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ duration: 2 ms
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toolchain_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the toolchain."""
     folder = tmp_path_factory.mktemp("tools") / "toolchain"
     shutil.copytree(find_toolchain().folder, folder)
@@ -48,15 +48,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tools(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tools(toolchain_copy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(toolchain_files, "_read", {})
     monkeypatch.delenv("QBED_TOOLCHAIN", raising=False)
-    return made
+    return toolchain_copy
 
 
 @pytest.fixture
 def lab(tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a lab that runs on this toolchain."""
+    """The folder of a lab that runs on the copied toolchain."""
     (tmp_path / "lab.yml").write_text(LAB)
     monkeypatch.setenv("QBED_TOOLCHAIN", str(tools))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "state"))
@@ -65,7 +65,7 @@ def lab(tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Damaged:
-    """A file of the toolchain that is another as long as this holds."""
+    """A context in which a file of the toolchain is damaged."""
 
     def __init__(self, path: Path, damage: Callable[[Path], None]) -> None:
         self.path, self.saved, self.damage = path, path.with_name(f"{path.name}.saved"), damage
@@ -87,7 +87,7 @@ class Damaged:
 
 
 def flip(path: Path, bit: int | None = None) -> None:
-    """One bit; the file looks as old as before."""
+    """Flip one bit, and keep the file's modification time."""
     content, before = bytearray(path.read_bytes()), path.stat()
     bit = 4 * len(content) if bit is None else bit
     content[bit // 8] ^= 1 << bit % 8
@@ -95,7 +95,7 @@ def flip(path: Path, bit: int | None = None) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def cut(path: Path) -> None:
+def truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
@@ -123,7 +123,7 @@ def fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
-def write(content: bytes) -> Callable[[Path], None]:
+def overwrite(content: bytes) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
         path.write_bytes(content)
 
@@ -138,61 +138,61 @@ def qbed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def kinds(tools: Path) -> list[list[str]]:
-    """The toolchain's files, by what they are."""
+    """The toolchain's files, grouped by kind."""
     names = json.loads((tools / "files.json").read_bytes())["files"]
     by_folder = {place: [name for name in names if name.startswith(f"{place}/")] for place in ("modules", "tc", "frr")}
     return [["linux"], ["qbed-agent"], ["manifest.json"], ["files.json"], *filter(None, by_folder.values())]
 
 
-def test_every_flipped_bit_is_noticed(tools: Path) -> None:
-    chance = random.Random(27)
-    whole = toolchain_in(tools)
-    whole.check(whole.checksums)
-    every = kinds(tools)
+def test_a_flipped_bit_is_detected(tools: Path) -> None:
+    rng = random.Random(27)
+    undamaged = toolchain_in(tools)
+    undamaged.check(undamaged.checksums)
+    groups = kinds(tools)
     for number in range(FLIPS):
-        path = tools / chance.choice(every[number % len(every)])
-        bit = chance.randrange(8 * path.stat().st_size)
+        path = tools / rng.choice(groups[number % len(groups)])
+        bit = rng.randrange(8 * path.stat().st_size)
         with (
             Damaged(path, lambda path, bit=bit: flip(path, bit)),  # type: ignore[misc]
             pytest.raises(ToolchainError, match=rf"^.*{path.name} .*; run `make setup`$"),
         ):
             found = toolchain_in(tools)
             found.check(found.checksums)
-    whole.check(whole.checksums)
+    undamaged.check(undamaged.checksums)
 
 
-def test_what_a_guest_loads_is_read_once_and_again_when_it_changed(tools: Path, lab: Path) -> None:
-    plan, whole = compile_lab(load_lab(lab)), toolchain_in(tools)
-    assert loaded(whole, plan) == [
+def test_files_that_a_guest_loads_are_hashed_once_until_they_change(tools: Path, lab: Path) -> None:
+    plan, undamaged = compile_lab(load_lab(lab)), toolchain_in(tools)
+    assert loaded(undamaged, plan) == [
         *("linux", "qbed-agent", "modules/qlink.ko", "modules/qtap.ko", "modules/qgate.ko", "modules/sch_ecn.ko")
     ]
-    provide(whole, lab, plan, [])
+    provide(undamaged, lab, plan, [])
     read = dict(toolchain_files._read)
-    provide(whole, lab, plan, [])
+    provide(undamaged, lab, plan, [])
     assert toolchain_files._read == read
-    for name in loaded(whole, plan):
+    for name in loaded(undamaged, plan):
         with Damaged(tools / name, flip), pytest.raises(ToolchainError, match=f"{name} is not what was built; "):
-            VirtualCell(whole, lab, plan).run(Limits(60, 30), lambda _: None)
+            VirtualCell(undamaged, lab, plan).run(Limits(60, 30), lambda _: None)
 
 
-def test_a_module_that_was_not_built_with_it_is_not_loaded(tools: Path, lab: Path) -> None:
-    plan, whole = compile_lab(load_lab(lab)), toolchain_in(tools)
-    without = {name: sum for name, sum in whole.checksums.items() if name != "modules/sch_ecn.ko"}
+def test_a_module_without_a_checksum_is_not_loaded(tools: Path, lab: Path) -> None:
+    plan, undamaged = compile_lab(load_lab(lab)), toolchain_in(tools)
+    without = {name: sum for name, sum in undamaged.checksums.items() if name != "modules/sch_ecn.ko"}
     with pytest.raises(ToolchainError, match=r"modules/sch_ecn\.ko is not one of the toolchain's files"):
-        provide(Toolchain(tools, whole.manifest, without), lab, plan, [])
+        provide(Toolchain(tools, undamaged.manifest, without), lab, plan, [])
 
 
 DAMAGES = [
     *[("linux", one) for one in (flip, dangle)],
-    *[("qbed-agent", one) for one in (cut, folder)],
+    *[("qbed-agent", one) for one in (truncate, folder)],
     *[("modules/sch_ecn.ko", one) for one in (flip, folder, fifo)],
-    *[("manifest.json", one) for one in (flip, remove, fifo, write(b"[]"))],
-    *[("files.json", one) for one in (cut, remove, loop, write(b'{"files": 3}'))],
+    *[("manifest.json", one) for one in (flip, remove, fifo, overwrite(b"[]"))],
+    *[("files.json", one) for one in (truncate, remove, loop, overwrite(b'{"files": 3}'))],
 ]
 
 
 @pytest.mark.parametrize(("name", "damage"), DAMAGES, ids=[f"{name}-{one.__name__}" for name, one in DAMAGES])
-def test_a_run_says_what_is_damaged_and_how_to_repair_it(
+def test_a_run_names_the_damaged_file_and_its_repair(
     tools: Path, lab: Path, name: str, damage: Callable[[Path], None]
 ) -> None:
     with Damaged(tools / name, damage):
@@ -207,24 +207,26 @@ def test_a_run_says_what_is_damaged_and_how_to_repair_it(
     [
         ("tc/q_ecn.so", flip),
         ("tc/q_ecn.so", dangle),
-        ("tc/version", write(b"\xff")),
+        ("tc/version", overwrite(b"\xff")),
         ("tc", dangle),
         ("linux", flip),
     ],
 )
-def test_a_lab_does_not_come_up(tools: Path, lab: Path, name: str, damage: Callable[[Path], None]) -> None:
+def test_a_lab_on_a_damaged_toolchain_is_refused(
+    tools: Path, lab: Path, name: str, damage: Callable[[Path], None]
+) -> None:
     if not (tools / "tc").exists() and name.startswith("tc"):
-        pytest.fail("this toolchain has no plugins for tc: they belong to `make setup`")
+        pytest.fail("this toolchain has no plugins for tc: run `make setup`")
     with Damaged(tools / name, damage):
         done = qbed(lab, "up", ".")
         assert done.returncode == 1 and name in done.stderr and REMEDY in done.stderr, done.stderr
         assert "is not up" in qbed(lab, "exec", "damaged-tools", "h1", "true").stderr
         if name != "tc":  # a copy of a toolchain may be without plugins
-            said = qbed(lab, "doctor").stdout
-            assert any(line.startswith("missing") and name in line for line in said.splitlines()), said
+            report = qbed(lab, "doctor").stdout
+            assert any(line.startswith("missing") and name in line for line in report.splitlines()), report
 
 
-def test_a_toolchain_of_an_earlier_qbed_has_nothing_to_compare(tools: Path, lab: Path) -> None:
+def test_a_toolchain_without_checksums_is_accepted(tools: Path, lab: Path) -> None:
     old = lab / "old"
     shutil.copytree(tools, old)
     (old / "files.json").unlink()
@@ -241,7 +243,7 @@ def test_a_toolchain_of_an_earlier_qbed_has_nothing_to_compare(tools: Path, lab:
             provide(toolchain_in(old), lab, compile_lab(load_lab(lab)), [])
 
 
-def test_a_program_is_recorded_before_it_gets_its_name(tools: Path, lab: Path) -> None:
+def test_an_added_program_has_a_checksum(tools: Path, lab: Path) -> None:
     copy = lab / "copy"
     shutil.copytree(tools, copy)
     (lab / "new").write_text("a program")

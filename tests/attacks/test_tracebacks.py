@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever the file system, the arguments, a stranger's run folder or an interrupt do: a message, and no traceback."""
+"""Errors of the file system, arguments, SQL and untrusted run folders give a message and no traceback."""
 
 from __future__ import annotations
 
@@ -11,45 +11,46 @@ import sys
 from pathlib import Path
 
 import pytest
-from received import CAMPAIGN, called, make_run, qbed, write_lab
 
 from qbed.base import crash_report
 from qbed.base.json_files import write_sealed
 from qbed.report import make_report
-from qbed.store.identity import read_identity
+from qbed.storage.identity import read_identity
+
+from qbed_testing.untrusted_lab import CAMPAIGN, call_main, make_run, qbed, write_lab
 
 MOUNTS = ["unshare", "-rm"]
 LONG = "n" * 300
-"""Longer than a file's name may be."""
+"""A file name over the limit."""
 
 
-def fine(status: int, out: str, errors: str) -> None:
-    """It worked, or it was refused in a few lines; neither a traceback nor a fault."""
+def assert_message(status: int, out: str, errors: str) -> None:
+    """Assert that a command succeeded or failed with a message, without a traceback or an internal error."""
     assert "Traceback" not in out + errors
     assert "internal error in qbed" not in errors
     assert status in (0, 1, 2), (status, errors)
     if status:
-        assert out + errors, "it says nothing"
+        assert out + errors, "a failure without a message"
         assert len(errors) < 20_000
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("tracebacks"))
 
 
 @pytest.fixture
-def run(made: Path, tmp_path: Path) -> Path:
+def run(finished_run: Path, tmp_path: Path) -> Path:
     """A copy of the run that may be damaged."""
-    shutil.copytree(made, tmp_path / "run")
+    shutil.copytree(finished_run, tmp_path / "run")
     return tmp_path / "run"
 
 
-# --- what the file system says ---
+# --- file system ---
 
 
 @pytest.mark.parametrize(
-    ("out", "says"),
+    ("out", "message"),
     [
         ("/proc/run", "no such file or directory"),
         ("/proc/1/run", ""),
@@ -59,31 +60,33 @@ def run(made: Path, tmp_path: Path) -> Path:
         ("loop/run", "symlink loop"),
     ],
 )
-def test_a_folder_that_cannot_be_written(tmp_path: Path, out: str, says: str) -> None:
+def test_an_output_folder_that_cannot_be_written(tmp_path: Path, out: str, message: str) -> None:
     write_lab(tmp_path / "lab")
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     done = qbed(tmp_path, "run", "lab", "--out", out, "--no-images")
-    fine(done.returncode, done.stdout, done.stderr)
+    assert_message(done.returncode, done.stdout, done.stderr)
     assert done.returncode
-    assert says in done.stderr.lower()
+    assert message in done.stderr.lower()
 
 
-@pytest.mark.parametrize(("options", "says"), [("ro,size=1m", "read-only file system"), ("size=256k", "disk is full")])
-def test_a_file_system_that_takes_nothing(tmp_path: Path, options: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"), [("ro,size=1m", "read-only file system"), ("size=256k", "disk is full")]
+)
+def test_a_read_only_or_full_file_system(tmp_path: Path, options: str, message: str) -> None:
     write_lab(tmp_path / "lab")
     (tmp_path / "m").mkdir()
     mount = f"mount -t tmpfs -o {options} none m"
     if subprocess.run([*MOUNTS, "sh", "-c", mount], cwd=tmp_path, capture_output=True, check=False).returncode:
-        pytest.skip("this machine lets this user mount nothing")
+        pytest.skip("this user may not mount file systems")
     command = f"{mount} && exec {sys.executable} -m qbed run lab --out m/run --no-images"
     done = subprocess.run([*MOUNTS, "sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    fine(done.returncode, done.stdout, done.stderr)
+    assert_message(done.returncode, done.stdout, done.stderr)
     assert done.returncode
-    assert says in done.stderr
+    assert message in done.stderr
 
 
-def test_results_that_nobody_takes(tmp_path: Path) -> None:
+def test_output_to_a_closed_or_full_descriptor(tmp_path: Path) -> None:
     write_lab(tmp_path / "lab")
     for command in ("labs", "schema", "compile lab", "inspect lab", "--version"):
         for where in (">/dev/full", ">&-", "| true", "2>&- >/dev/full", "<&-"):
@@ -93,10 +96,10 @@ def test_results_that_nobody_takes(tmp_path: Path) -> None:
             assert "Exception ignored" not in done.stderr, line
 
 
-def test_a_fault_is_a_line_and_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_one_line_and_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("qbed.cli.lab.load", lambda *_: json.loads("{}")["\x1b[2J surprise"])
-    status, _, errors = called("inspect", str(write_lab(tmp_path / "lab")))
+    status, _, errors = call_main("inspect", str(write_lab(tmp_path / "lab")))
     (log,) = (tmp_path / "cache" / "faults").iterdir()
     assert status == 1
     assert len(errors.splitlines()) == 1
@@ -153,7 +156,7 @@ COMMANDS = (
     "schema {}",
     "{}",
 )
-ODD = (
+UNUSUAL_ARGUMENTS = (
     "",
     " ",
     ".",
@@ -195,17 +198,17 @@ ODD = (
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_odd_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
-    """Every command with some of the odd words, all of them in turn."""
+def test_unusual_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
+    """Each command gets some of the unusual arguments, in turn."""
     monkeypatch.chdir(tmp_path)
     write_lab(tmp_path / "lab")
     for number, command in enumerate(COMMANDS[part::3]):
-        few = 12 if command.startswith("run lab") else 4  # which rehearses a campaign each time
-        for odd in ODD[number % few :: few]:
-            fine(*called(*(word.replace("{}", odd) for word in command.split(" "))))
+        step = 12 if command.startswith("run lab") else 4  # runs the preflight each time
+        for argument in UNUSUAL_ARGUMENTS[number % step :: step]:
+            assert_message(*call_main(*(word.replace("{}", argument) for word in command.split(" "))))
 
 
-def test_odd_files_in_place_of_a_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusual_files_in_place_of_a_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     contents = (
         b"",
@@ -227,10 +230,10 @@ def test_odd_files_in_place_of_a_lab(tmp_path: Path, monkeypatch: pytest.MonkeyP
             write_lab(tmp_path / "lab")
             (tmp_path / "lab" / name).write_bytes(content)
             for command in ("inspect", "run", "import", "cells", "report"):
-                fine(*called(command, "lab"))
+                assert_message(*call_main(command, "lab"))
 
 
-def test_a_campaigns_lab_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_campaign_with_an_invalid_lab_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for lab in (
         ".",
@@ -249,8 +252,8 @@ def test_a_campaigns_lab_that_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
         write_lab(tmp_path / "lab", campaign=f"lab: {json.dumps(lab)}\n{CAMPAIGN}")
         (tmp_path / "lab" / "loop").unlink(missing_ok=True)
         (tmp_path / "lab" / "loop").symlink_to("loop")
-        status, out, errors = called("run", "lab", "--out", "run")
-        fine(status, out, errors)
+        status, out, errors = call_main("run", "lab", "--out", "run")
+        assert_message(status, out, errors)
         assert status == 2, (lab, errors)
         assert "campaign.yml:1:" in errors or lab in ("campaign.yml",)
         assert "root:" not in errors
@@ -258,7 +261,7 @@ def test_a_campaigns_lab_that_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
 
 # --- SQL ---
 
-ODD_SQL = (
+UNUSUAL_SQL = (
     "",
     " ",
     ";",
@@ -311,12 +314,12 @@ ODD_SQL = (
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_odd_sql_in_a_received_run_folder(run: Path, chunk: int) -> None:
-    """In claims it is judged, in views and figures it is run by `report`."""
+def test_unusual_sql_in_a_received_run_folder(run: Path, chunk: int) -> None:
+    """Claims are judged; `report` runs views and figures."""
     from qbed.campaign.file import Campaign, Claim
     from qbed.claims.judge import connect, judge_all
 
-    texts = ODD_SQL[chunk::4]
+    texts = UNUSUAL_SQL[chunk::4]
     connection = connect(run)
     claims = [Claim(name=f"c{number}", paper="", sql=sql) for number, sql in enumerate(texts)]
     verdicts = judge_all(connection, Campaign(question="?", claims=claims), None)
@@ -332,18 +335,18 @@ def test_odd_sql_in_a_received_run_folder(run: Path, chunk: int) -> None:
         {"kind": "fct", "x": sql or "x", "series": sql, "name": f"x{n}"} for n, sql in enumerate(texts)
     ]
     write_sealed(run / "campaign.json", identity)
-    made = make_report(run, images=False)
-    assert len(made.problems) > len(texts)
+    report = make_report(run, images=False)
+    assert len(report.problems) > len(texts)
     for sql in texts[:6]:
         identity |= {"figures": [], "views": [{"name": "mine", "sql": sql}]}
         write_sealed(run / "campaign.json", identity)
-        fine(*called("report", "--no-images", str(run)))
+        assert_message(*call_main("report", "--no-images", str(run)))
 
 
-# --- a stranger's run folder ---
+# --- untrusted run folders ---
 
 
-def test_what_is_no_file_in_a_run_folder(run: Path, tmp_path: Path) -> None:
+def test_symlinks_fifos_and_folders_in_a_run_folder(run: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("the secret")
     for name in (
@@ -362,10 +365,10 @@ def test_what_is_no_file_in_a_run_folder(run: Path, tmp_path: Path) -> None:
             place.rename(kept)
         for make in (lambda at: at.symlink_to(secret), os.mkfifo):
             make(place)
-            status, out, errors = called("report", "--no-images", str(run))
-            fine(status, out, errors)
-            assert status == 2 or make is os.mkfifo, name  # what is not read keeps nobody waiting
-            fine(*called("cells", str(run)))
+            status, out, errors = call_main("report", "--no-images", str(run))
+            assert_message(status, out, errors)
+            assert status == 2 or make is os.mkfifo, name  # a FIFO that is not read blocks no command
+            assert_message(*call_main("cells", str(run)))
             assert "the secret" not in out + errors
             place.unlink()
         if kept.exists():
@@ -378,14 +381,14 @@ def test_what_is_no_file_in_a_run_folder(run: Path, tmp_path: Path) -> None:
         else:
             place.unlink()
         place.mkdir()
-        fine(*called("report", "--no-images", str(run)))
-        fine(*called("cells", str(run)))
+        assert_message(*call_main("report", "--no-images", str(run)))
+        assert_message(*call_main("cells", str(run)))
 
 
-# --- other people's packages, and people who are in a hurry ---
+# --- third-party packages ---
 
 
-def test_a_package_of_substrates_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_substrate_package(tmp_path: Path) -> None:
     for name, text in (
         ("noname", ""),
         ("broken", "raise RuntimeError('x')"),
@@ -411,7 +414,7 @@ def test_a_package_of_substrates_that_is_none(tmp_path: Path) -> None:
             text=True,
             timeout=60,
         )
-        fine(done.returncode, done.stdout, done.stderr)
+        assert_message(done.returncode, done.stdout, done.stderr)
         assert done.returncode == (0 if command == "ps" else done.returncode)
     assert "cannot be used" in subprocess.run(
         [sys.executable, "-m", "qbed", "up", "dumbbell", "--on", "noname"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests with the real Containerlab and a real Docker engine; they skip only where a machine cannot have them."""
+"""Fixtures for tests with Containerlab and a Docker engine; the tests are skipped on machines without them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from qbed.base.errors import QbedError
 from qbed.substrates.containers.containerlab import find
 from qbed.substrates.containers.engine import Engine
 
-from real_labs import qbed
+from qbed_testing.container_labs import qbed
 
 
-def missing() -> str | None:
-    """What this machine lacks for labs in containers, or None."""
+def missing_requirement() -> str | None:
+    """The reason why labs in containers cannot run on this machine, or None."""
     if os.geteuid() != 0:
         return "labs in containers need root"
     try:
@@ -28,7 +28,7 @@ def missing() -> str | None:
     return None
 
 
-MISSING = missing()
+MISSING = missing_requirement()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def clean_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Takes down what tests left that were killed with their whole session: qbed has their records."""
+    """Take down the labs of killed test sessions, by the records that qbed keeps of them."""
     for session in tmp_path_factory.getbasetemp().parent.iterdir():
         if MISSING is not None or session.is_symlink() or _is_alive(session):
             continue
@@ -50,7 +50,7 @@ def clean_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def _is_alive(session: Path) -> bool:
-    """Whether the pytest of this folder still runs: it holds its process id in a file."""
+    """Whether the pytest session of this folder still runs, by the process id in its lock file."""
     try:
         os.kill(int((session / ".lock").read_text()), 0)
     except (OSError, ValueError):
@@ -60,6 +60,6 @@ def _is_alive(session: Path) -> bool:
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Sessions of this test alone; at its end nothing of its labs is left."""
+    """The folder of `qbed up` sessions, which no other test uses."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "state"))
     yield tmp_path / "state" / "qbed"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Docker engine dies in mid-run: one of the test's own, so that nobody else's containers die with it."""
+"""A crash of the Docker engine during a run. The test uses a separate engine to spare other containers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ import pytest
 
 from qbed.substrates.containers.images import ROLES, images
 
-from real_labs import docker, environment, left_of, qbed, write
+from qbed_testing.container_labs import docker, environment, leftovers, qbed, write_lab
 
 CAMPAIGN = """\
-question: What is left of a run when the engine dies?
+question: Which results remain when the engine dies?
 axes: {seed: [1, 2]}
 """
 
 
 class PrivateEngine:
-    """A Docker engine beside the machine's, with folders and containerd of its own.
+    """A second Docker engine with separate folders, containerd and network namespace.
 
-    Its network namespace is its own too: it would take the other's bridge away.
+    In the machine's network namespace it would remove the bridge of the machine's engine.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,9 +44,11 @@ class PrivateEngine:
         command += ["--exec-root", f"{self.folder}/exec", "--containerd-namespace", "qbed-test"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        until = time.monotonic() + 60
+        deadline = time.monotonic() + 60
         while not self.answers():
-            assert time.monotonic() < until and self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
+            assert time.monotonic() < deadline and self.process.poll() is None, (self.folder / "log").read_text()[
+                -2000:
+            ]
             time.sleep(0.2)
 
     def answers(self) -> bool:
@@ -59,14 +61,14 @@ class PrivateEngine:
         self.process.wait()
 
     def stop(self) -> None:
-        """End the engine and whatever it has left."""
+        """Stop the engine, and remove its processes, mounts and files."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(30)
         if self.process is not None:
             self.crash()
-        subprocess.run(["pkill", "-KILL", "-f", str(self.folder)], check=False)  # containerd, and what holds containers
+        subprocess.run(["pkill", "-KILL", "-f", str(self.folder)], check=False)  # containerd and its shims
         for line in reversed(Path("/proc/mounts").read_text().splitlines()):
             if line.split()[1].startswith(str(self.folder)):
                 subprocess.run(["umount", "--lazy", line.split()[1]], check=False)
@@ -77,26 +79,26 @@ class PrivateEngine:
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrivateEngine]:
     names = images(ROLES.values(), build=False)
     folder = Path(tempfile.mkdtemp(prefix="qbed-"))  # sockets' paths are short
-    one = PrivateEngine(folder)
+    private = PrivateEngine(folder)
     try:
-        one.start()
+        private.start()
         saved = subprocess.Popen(["docker", "save", *names.values()], stdout=subprocess.PIPE)
-        subprocess.run(["docker", "--host", one.address, "load"], stdin=saved.stdout, check=True, capture_output=True)
+        subprocess.run(
+            ["docker", "--host", private.address, "load"], stdin=saved.stdout, check=True, capture_output=True
+        )
         assert saved.wait() == 0
-        monkeypatch.setenv("DOCKER_HOST", one.address)
+        monkeypatch.setenv("DOCKER_HOST", private.address)
         monkeypatch.setenv("QBED_IMAGES", ",".join(f"{role}={name}" for role, name in names.items()))
-        yield one
-        if not one.answers():
-            one.start()
+        yield private
+        if not private.answers():
+            private.start()
         qbed(tmp_path, "down", "--all")
     finally:
-        one.stop()
+        private.stop()
 
 
-def test_an_engine_that_crashes_in_mid_run_loses_no_result_and_leaves_nothing(
-    engine: PrivateEngine, tmp_path: Path
-) -> None:
-    lab = write(tmp_path, "qbed-t-crash")
+def test_a_crash_of_the_engine_loses_no_result_and_leaves_no_container(engine: PrivateEngine, tmp_path: Path) -> None:
+    lab = write_lab(tmp_path, "qbed-t-crash")
     (lab / "campaign.yml").write_text(CAMPAIGN)
     arguments = ["run", str(lab), "--on", "containerlab", "--dilate", "20", "--out", "out", "--no-images"]
     with subprocess.Popen(
@@ -106,28 +108,28 @@ def test_an_engine_that_crashes_in_mid_run_loses_no_result_and_leaves_nothing(
         stderr=subprocess.PIPE,
         text=True,
     ) as run:
-        until = time.monotonic() + 90
+        deadline = time.monotonic() + 90
         first = tmp_path / "out/cells/000000/cell.json"
         while not (first.exists() and "Up" in docker("ps", "--format", "{{.Status}}")):
-            assert time.monotonic() < until and run.poll() is None, run.stderr and run.stderr.read()
+            assert time.monotonic() < deadline and run.poll() is None, run.stderr and run.stderr.read()
             time.sleep(0.1)
         engine.crash()
         assert run.stderr is not None
-        said = run.stderr.read()
-        assert run.wait(120) == 1, said
-    assert "Docker" in said and "Traceback" not in said, said
+        stderr = run.stderr.read()
+        assert run.wait(120) == 1, stderr
+    assert "Docker" in stderr and "Traceback" not in stderr, stderr
     kept = first.read_bytes()
     assert json.loads(kept)["status"] == "complete"
 
     done = qbed(tmp_path, "down", "--all")
     assert done.returncode == 1 and "Docker" in done.stderr and "Traceback" not in done.stderr, done.stderr
-    assert "qbed-t-crash" in qbed(tmp_path, "ps").stdout  # it is remembered for when the engine is back
+    assert "qbed-t-crash" in qbed(tmp_path, "ps").stdout  # the record is kept until the engine runs again
 
     engine.start()
     done = qbed(tmp_path, "down", "--all")
     assert done.returncode == 0, done.stderr
-    assert left_of("qbed-t-crash", tmp_path) == []
+    assert leftovers("qbed-t-crash", tmp_path) == []
     done = qbed(tmp_path, *arguments)
     assert done.returncode == 0 and "1 cells are finished already" in done.stderr, done.stderr
     assert first.read_bytes() == kept
-    assert left_of("qbed-t-crash", tmp_path) == []
+    assert leftovers("qbed-t-crash", tmp_path) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real Containerlab accepts what qbed exports."""
+"""Containerlab deploys and draws the topologies that `qbed export` writes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from qbed.plan.compile import compile_lab
 
 ROOT = Path(__file__).parents[2]
 LABS = sorted(path.parent.name for path in ROOT.glob("labs/*/lab.yml"))
-ELSEWHERE = {"controller": {"switches.s1.controller": "off"}}
-"""What of a lab runs in virtual time only."""
-PLAIN = "host=debian:bookworm-slim,linux-switch=debian:bookworm-slim,router=debian:bookworm-slim"
+VIRTUAL_ONLY = {"controller": {"switches.s1.controller": "off"}}
+"""Settings that replace parts of a lab which run in virtual time only."""
+IMAGES = "host=debian:bookworm-slim,linux-switch=debian:bookworm-slim,router=debian:bookworm-slim"
 
 
 def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -29,25 +29,25 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
 
 
 def qbed(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(sys.executable, "-m", "qbed", *arguments, cwd=cwd, QBED_IMAGES=PLAIN)
+    return run(sys.executable, "-m", "qbed", *arguments, cwd=cwd, QBED_IMAGES=IMAGES)
 
 
 @pytest.mark.parametrize("lab", LABS)
 def test_containerlab_reads_every_lab(lab: str, tmp_path: Path) -> None:
-    without = ELSEWHERE.get(lab, {})
+    without = VIRTUAL_ONLY.get(lab, {})
     settings = [f"--set={field}={value}" for field, value in without.items()]
     # Programs of a lab need trust.
     done = qbed(tmp_path, "export", str(ROOT / "labs" / lab), "-o", "x", "--dilate", "50", "--trust", *settings)
     assert done.returncode == 0, done.stderr
     (file,) = (tmp_path / "x").glob("*.clab.yml")
-    drawn = run("containerlab", "graph", "--offline", "--mermaid", "-t", str(file), cwd=tmp_path / "x")
-    assert drawn.returncode == 0, drawn.stderr
+    drawing = run("containerlab", "graph", "--offline", "--mermaid", "-t", str(file), cwd=tmp_path / "x")
+    assert drawing.returncode == 0, drawing.stderr
     (graph,) = (tmp_path / "x").glob("clab-*/graph/*.mermaid")
     plan = compile_lab(load_lab(ROOT / "labs" / lab, without))
-    assert graph.read_text().count("---") - 2 == len(plan.links)  # two more are its frame
+    assert graph.read_text().count("---") - 2 == len(plan.links)  # two more are the graph's frame
 
 
-def test_a_lab_is_deployed_with_the_plans_interfaces_and_destroyed(tmp_path: Path) -> None:
+def test_an_exported_lab_is_deployed_with_the_plans_interfaces(tmp_path: Path) -> None:
     (tmp_path / "lab.yml").write_text("""\
 name: qbed-test-export
 topology: {star: {hosts: 2}}
@@ -57,9 +57,9 @@ duration: 1 s
 """)
     assert qbed(tmp_path, "export", "lab.yml", "-o", "x").returncode == 0
     file = tmp_path / "x/qbed-test-export.clab.yml"
-    made = yaml.safe_load(file.read_text())
-    made["topology"]["kinds"]["linux"]["cmd"] = "sleep 60"  # the image has no agent
-    file.write_text(yaml.safe_dump(made))
+    topology = yaml.safe_load(file.read_text())
+    topology["topology"]["kinds"]["linux"]["cmd"] = "sleep 60"  # the image has no agent
+    file.write_text(yaml.safe_dump(topology))
     try:
         deployed = run("containerlab", "deploy", "-t", file.name, cwd=file.parent)
         assert deployed.returncode == 0, deployed.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Campaigns on real containers: cells, evidence, the gap to virtual time, and what a crash leaves."""
+"""Campaigns in containers: cells, evidence, the gap to virtual time, and recovery from a killed run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from real_labs import STAR, docker, environment, left_of, qbed, write
+from qbed_testing.container_labs import STAR, docker, environment, leftovers, qbed, write_lab
 
 DILATION = "20"
 CAMPAIGN = """\
-question: Is it the same on the wall clock?
+question: Are the results equal on the wall clock?
 axes: {seed: [1, 2]}
 claims:
   - name: complete
@@ -32,12 +32,12 @@ gap: {goodput_bps: 10 %, fct_mean_ns: 10 %, flows_complete: 0, timeouts: 0}
 @pytest.fixture
 def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
-    folder = write(tmp_path, "qbed-t-run")
+    folder = write_lab(tmp_path, "qbed-t-run")
     (folder / "campaign.yml").write_text(CAMPAIGN)
     return folder
 
 
-def containers() -> str:
+def container_names() -> str:
     return docker("ps", "-a", "--filter", "label=containerlab", "--format", "{{.Names}}")
 
 
@@ -57,16 +57,18 @@ def test_a_campaign_on_both_substrates_and_the_gap_between_them(lab: Path, tmp_p
     assert set(evidence["wall"]["nodes"]) == {"h1", "h2", "s1"} and evidence["wall"]["late_share_of_rtt"] < 0.1
     series = duckdb.sql(f"SELECT max(time_ns) FROM '{tmp_path}/out/containerlab/queue_series.parquet'").fetchall()
     assert series == [(150_000_000,)]  # in the lab's time
-    assert left_of("qbed-t-run", tmp_path) == []
+    assert leftovers("qbed-t-run", tmp_path) == []
 
 
-def test_rates_probes_and_exchanges_are_the_same_where_two_agents_do_them(tmp_path: Path, lab: Path) -> None:
+def test_rates_probes_and_exchanges_between_two_agents_are_as_in_virtual_time(tmp_path: Path, lab: Path) -> None:
     rate = STAR.replace("kernel: qbed", "controller: {name: fixed, rate: 5 Mbit/s}")
     rate = rate.replace("50 KB, label: bulk", "50 KB, transport: rate") + "addressing: both\n"
-    more = "  - flow: {from: h2, to: h1, stop: 50 ms, transport: rate, family: 6}\n"
-    more += "  - probes: {pairs: [[h1, h2], [h2, h1]], interval: 5 ms, stop: 100 ms, dscp: EF}\n"
-    more += "  - requests: {pairs: [[h1, h2], [h2, h1]], request: 100 B, response: 1 KB, exchanges: 3, start: 100 ms}\n"
-    rate = rate.replace("observe", f"{more}observe")
+    workloads = "  - flow: {from: h2, to: h1, stop: 50 ms, transport: rate, family: 6}\n"
+    workloads += "  - probes: {pairs: [[h1, h2], [h2, h1]], interval: 5 ms, stop: 100 ms, dscp: EF}\n"
+    workloads += (
+        "  - requests: {pairs: [[h1, h2], [h2, h1]], request: 100 B, response: 1 KB, exchanges: 3, start: 100 ms}\n"
+    )
+    rate = rate.replace("observe", f"{workloads}observe")
     (lab / "lab.yml").write_text(rate.replace("NAME", "qbed-t-run"))
     arguments = ("--on", "virtual,containerlab", "--dilate", DILATION, "--out", "out", "--no-images", "--seeds", "1")
     done = qbed(tmp_path, "run", str(lab), *arguments)
@@ -77,41 +79,41 @@ def test_rates_probes_and_exchanges_are_the_same_where_two_agents_do_them(tmp_pa
         runs = [tmp_path / "out" / one / f"{table}.parquet" for one in ("virtual", "containerlab")]
         return [duckdb.sql(f"SELECT {columns} FROM '{run}' ORDER BY ALL").fetchall() for run in runs]
 
-    virtual, contained = rows(
+    virtual, containers = rows(
         "flows", "flow, src_port, dst_port, status, received_bytes, segments_sent, segments_received, retransmits"
     )
-    probed = [[row[3:] for row in rows if row[0] > 1] for rows in (virtual, contained)]
+    probed = [[row[3:] for row in rows if row[0] > 1] for rows in (virtual, containers)]
     assert probed == [[("complete", 1280, 20, 20, 0)] * 2] * 2
-    virtual, contained = virtual[:2], contained[:2]
-    assert virtual == contained and [row[3] for row in virtual] == ["complete", "complete"]
-    virtual, contained = rows("rates", "DISTINCT flow, rate_bps")
-    assert virtual == contained == [(0, 5_000_000), (1, 5_000_000)]
-    virtual, contained = rows("probes", "src, probe, dscp, lost, there_ns, back_ns, rtt_ns")
-    assert len(virtual) == 40 and [row[:4] for row in virtual] == [row[:4] for row in contained]
+    virtual, containers = virtual[:2], containers[:2]
+    assert virtual == containers and [row[3] for row in virtual] == ["complete", "complete"]
+    virtual, containers = rows("rates", "DISTINCT flow, rate_bps")
+    assert virtual == containers == [(0, 5_000_000), (1, 5_000_000)]
+    virtual, containers = rows("probes", "src, probe, dscp, lost, there_ns, back_ns, rtt_ns")
+    assert len(virtual) == 40 and [row[:4] for row in virtual] == [row[:4] for row in containers]
     shortest = 2 * (2_000_000 + (64 + 42) * 800)  # of two links, at 800 ns a byte
-    for _, _, _, _, there, back, rtt in contained:
+    for _, _, _, _, there, back, rtt in containers:
         assert min(there, back) > 0.99 * shortest and there + back <= rtt
-    virtual, contained = rows(
+    virtual, containers = rows(
         "exchanges", "client, exchange, server, status, request_bytes, response_bytes, end_ns, latency_ns"
     )
-    assert [row[:6] for row in virtual] == [row[:6] for row in contained]
+    assert [row[:6] for row in virtual] == [row[:6] for row in containers]
     assert {row[3] for row in virtual} == {"complete"} and len(virtual) == 6
     shortest = sum(2 * (2_000_000 + (size + 66) * 800) for size in (100, 1000))
-    assert all(row[7] > 0.99 * shortest for row in contained)
+    assert all(row[7] > 0.99 * shortest for row in containers)
     ends = duckdb.sql(f"SELECT end_ns FROM '{tmp_path}/out/containerlab/exchanges.parquet'").fetchall()
-    assert ends == sorted(ends), "of both agents in the order in which they ended"
+    assert ends == sorted(ends), "exchanges of both agents are sorted by their end"
 
 
-def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp_path: Path) -> None:
+def test_a_killed_run_keeps_its_finished_cells_and_resumes(lab: Path, tmp_path: Path) -> None:
     arguments = ["run", str(lab), "--on", "containerlab", "--dilate", DILATION, "--out", "out", "--no-images"]
     process = subprocess.Popen(
         [sys.executable, "-m", "qbed", *arguments], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.DEVNULL
     )
-    until = time.monotonic() + 90
-    while not ((tmp_path / "out/cells/000000/cell.json").exists() and "qbed-t-run" in containers()):
-        assert time.monotonic() < until and process.poll() is None
+    deadline = time.monotonic() + 90
+    while not ((tmp_path / "out/cells/000000/cell.json").exists() and "qbed-t-run" in container_names()):
+        assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
-    streamed = qbed(tmp_path, "samples", "out")  # of the second cell, which is coming up
+    streamed = qbed(tmp_path, "samples", "out")  # samples of the second cell, which is starting
     assert json.loads(streamed.stdout.splitlines()[0])["dilation"] == int(DILATION)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -119,7 +121,7 @@ def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp
     assert re.search(r"qbed-t-run-[0-9a-f]{8} .*a cell of `qbed run`", qbed(tmp_path, "ps").stdout)
     done = qbed(tmp_path, "down", "--all")
     assert done.returncode == 0, done.stderr
-    assert left_of("qbed-t-run", tmp_path) == []
+    assert leftovers("qbed-t-run", tmp_path) == []
     before = (tmp_path / "out/cells/000000/cell.json").stat().st_mtime_ns
     done = qbed(tmp_path, *arguments)
     assert done.returncode == 0 and "1 cells are finished already" in done.stderr, done.stderr
@@ -127,7 +129,7 @@ def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp
     assert qbed(tmp_path, *arguments[:5], "7", *arguments[6:]).returncode == 2  # another dilation is another run
 
 
-def test_hosts_on_the_machines_own_kernel_undilated(lab: Path, tmp_path: Path) -> None:
+def test_undilated_hosts_on_the_machines_kernel(lab: Path, tmp_path: Path) -> None:
     probes = "  - probes: {from: h1, to: h2, interval: 100 ms, stop: 2 s, dscp: EF}\n"
     (lab / "lab.yml").write_text(STAR.replace("NAME", "qbed-t-run").replace("observe", f"{probes}observe"))
     settings = ("--set", "hosts.default.kernel=host", "--set", "links.default.delay=50 ms", "--set", "duration=3 s")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""End-to-end tests carry the marker `e2e`."""
+"""The marker `e2e` of end-to-end tests."""
 
 import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "e2e: boots the real guest; needs `make setup`")
+    config.addinivalue_line("markers", "e2e: boots a guest; needs `make setup`")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel modules are built one by one: in a scratch checkout, into a cache that has the kernel and no module."""
+"""Kernel modules are built one by one, in a copy of the checkout and a cache without modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from qbed.substrates.toolchain import find_toolchain
 
-from checkouts import make_checkout
+from qbed_testing.checkouts import make_checkout
 
 MAIN = """\
 // SPDX-License-Identifier: GPL-2.0-only
@@ -36,16 +36,16 @@ CORE = "int two_core(int number) { return -number; }\n"
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache of one's own, where the modules' folder of the kernel is empty."""
+    """A new cache that shares the built kernel and has no modules."""
     common = Path(os.environ.get("QBED_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "qbed")
-    mine = tmp_path_factory.mktemp("cache")
-    kernel = mine / "kernel" / find_toolchain().manifest.kernel_hash
+    cache = tmp_path_factory.mktemp("cache")
+    kernel = cache / "kernel" / find_toolchain().manifest.kernel_hash
     kernel.mkdir(parents=True)
     for name in ("linux", "build", "source"):
         (kernel / name).symlink_to(common.expanduser() / "kernel" / kernel.name / name)
     for name in ("agent", "frr", "p4switch", "source"):
-        (mine / name).symlink_to(common.expanduser() / name)
-    return mine
+        (cache / name).symlink_to(common.expanduser() / name)
+    return cache
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def built(cache: Path) -> set[str]:
 
 
 def build(checkout: Path, cache: Path) -> list[str]:
-    """The modules that were built."""
+    """Build the toolchain, and return the modules that were built."""
     before = built(cache)
     environment = os.environ | {"QBED_CACHE": str(cache)}
     subprocess.run([checkout / "tools" / "setup", "--build"], env=environment, capture_output=True, check=True)
@@ -69,15 +69,15 @@ def append(path: Path, text: str) -> None:
     path.write_text(path.read_text() + text)
 
 
-def test_modules_are_the_same_bytes_wherever_they_are_built(checkout: Path) -> None:
-    here = find_toolchain().folder / "modules"
-    there = checkout / ".venv" / "share" / "qbed" / "toolchain" / "modules"
-    assert {path.name for path in there.iterdir()} == {path.name for path in here.iterdir()}
-    for module in there.iterdir():
-        assert module.read_bytes() == (here / module.name).read_bytes(), module.name
+def test_modules_of_two_checkouts_are_equal_files(checkout: Path) -> None:
+    modules = find_toolchain().folder / "modules"
+    copies = checkout / ".venv" / "share" / "qbed" / "toolchain" / "modules"
+    assert {path.name for path in copies.iterdir()} == {path.name for path in modules.iterdir()}
+    for module in copies.iterdir():
+        assert module.read_bytes() == (modules / module.name).read_bytes(), module.name
 
 
-def test_an_edit_builds_its_module_only(checkout: Path, cache: Path) -> None:
+def test_an_edit_rebuilds_only_its_module(checkout: Path, cache: Path) -> None:
     append(checkout / "schemes" / "rpm" / "kernel" / "rpm_algorithm.h", "/* another line */\n")
     assert build(checkout, cache) == ["rpm"]
     declaration = checkout / "schemes" / "ecn" / "scheme.yml"
@@ -86,7 +86,7 @@ def test_an_edit_builds_its_module_only(checkout: Path, cache: Path) -> None:
     )
     assert build(checkout, cache) == ["ecn"]
     declaration = checkout / "schemes" / "droptail" / "scheme.yml"
-    append(declaration, "# It has no module.\n")
+    append(declaration, "# This scheme has no module.\n")
     assert build(checkout, cache) == []
 
 
@@ -96,18 +96,7 @@ def test_a_module_may_have_several_files_and_a_linked_object(checkout: Path, cac
     (folder / "Kbuild").write_text("obj-m := two.o\ntwo-y := main.o deep/other.o core.o\n")
     (folder / "main.c").write_text(MAIN)
     (folder / "deep" / "other.c").write_text(OTHER)
-    command: list[str | Path] = [
-        "cc",
-        "-O2",
-        "-ffreestanding",
-        "-fno-pic",
-        "-mcmodel=large",
-        "-xc",
-        "-c",
-        "-o",
-        folder / "core.o_shipped",
-        "-",
-    ]
-    subprocess.run(command, input=CORE, text=True, check=True)
+    options = ["-O2", "-ffreestanding", "-fno-pic", "-mcmodel=large", "-xc", "-c"]
+    subprocess.run(["cc", *options, "-o", folder / "core.o_shipped", "-"], input=CORE, text=True, check=True)
     assert build(checkout, cache) == ["two"]
     assert (checkout / ".venv" / "share" / "qbed" / "toolchain" / "modules" / "two.ko").exists()

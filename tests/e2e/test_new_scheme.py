@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scheme is one folder: what docs/schemes.md says is done in a scratch checkout, word for word, and nothing else is
-touched there. Its example marks one packet in `every` of those above the threshold: what must come out is arithmetic.
+"""The commands of docs/schemes.md add a scheme to a copy of the checkout, and change no file outside its folder.
+
+The example marks one of `every` packets above the threshold, so the expected counts are computed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from checkouts import make_checkout, qbed
+from qbed_testing.checkouts import make_checkout, qbed
 
 LAB = """\
 name: mine
@@ -28,7 +29,7 @@ workload:
 duration: 50 ms
 """
 CAMPAIGN = """\
-question: How many marks does it take?
+question: How many marks are necessary?
 axes:
   scheme:
     - {name: ecn, set: {switches.default.scheme: ecn}}
@@ -52,7 +53,7 @@ def block(language: str, page: str) -> str:
 
 
 def state(root: Path) -> dict[str, str]:
-    """Every file outside the new folder and of what is built."""
+    """Hashes of all files except the new scheme and build results."""
     built = (root / ".venv", root / "runs", root / "schemes" / "mine")
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -63,7 +64,7 @@ def state(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout with the scheme of docs/schemes.md and a campaign about it, run once."""
+    """A checkout with the scheme of docs/schemes.md, after a run of a campaign with it."""
     root = make_checkout(tmp_path_factory.mktemp("new") / "checkout")
     page = (root / "docs" / "schemes.md").read_text()
     before = state(root)
@@ -80,7 +81,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_its_rule_decides_and_its_statistics_are_results(checkout: Path) -> None:
+def test_the_scheme_marks_packets_and_reports_statistics(checkout: Path) -> None:
     where = f"'{checkout}/runs/mine/queues.parquet' JOIN '{checkout}/runs/mine/cells.parquet' USING (cell)"
     rows = duckdb.sql(f"SELECT scheme, xstats FROM {where} WHERE port = 's1>h3'")
     found = {
@@ -91,7 +92,7 @@ def test_its_rule_decides_and_its_statistics_are_results(checkout: Path) -> None
         above = found[name]["marked"] + found[name]["spared"]
         assert found[name]["unmarked"] == 0 and found[name]["marked"] > 50
         assert found[name]["marked"] == -(-above // every), name
-    # With every: 1 the copy is the original.
+    # With `every: 1` the copy equals the original.
     assert found["all"]["marked"] == found["ecn"]["marked"]
     ends = f"SELECT scheme, list(fct_ns ORDER BY flow) FROM '{checkout}/runs/mine/flows.parquet' JOIN "
     ends += f"'{checkout}/runs/mine/cells.parquet' USING (cell) GROUP BY scheme"
@@ -99,9 +100,9 @@ def test_its_rule_decides_and_its_statistics_are_results(checkout: Path) -> None
     assert times["all"] == times["ecn"] != times["half"]
 
 
-def test_it_is_in_the_report_and_in_the_reference(checkout: Path) -> None:
+def test_the_scheme_is_in_the_report_and_the_reference(checkout: Path) -> None:
     report = (checkout / "runs" / "mine" / "report.html").read_text()
-    assert "most_spared" in report and "<blockquote>" not in report  # a claim of one's own has no sentence
+    assert "most_spared" in report and "<blockquote>" not in report  # the claim has no sentence of a paper
     page = qbed(checkout, "reference").stdout
     section = page.partition("\n### mine\n")[2].partition("\n### ")[0]
     assert "| `every` | a whole number | `2` | from `1` |" in section and "| `spared` | packets |" in section
@@ -110,22 +111,22 @@ def test_it_is_in_the_report_and_in_the_reference(checkout: Path) -> None:
     assert "mine" in settings["scheme"]["enum"] and settings["every"]["type"] == "integer"
 
 
-def test_its_parameters_are_checked(checkout: Path) -> None:
+def test_the_parameters_are_checked(checkout: Path) -> None:
     refused = qbed(checkout, "compile", "runs/lab", "--set", "switches.default.every=0")
     assert refused.returncode != 0 and "expected at least `1`, got `0`" in refused.stderr
 
 
-def test_tc_knows_it(checkout: Path) -> None:
+def test_tc_shows_the_schemes_usage(checkout: Path) -> None:
     built = subprocess.run([checkout / "kernel" / "tc-plugins.sh"], capture_output=True, text=True, check=True)
     folder = built.stdout.strip()
-    words = ["tc", "qdisc", "add", "dev", "lo", "root", "mine", "help"]
+    command = ["tc", "qdisc", "add", "dev", "lo", "root", "mine", "help"]
     environment = os.environ | {"TC_LIB_DIR": folder, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     usage = "Usage: ... mine limit { BYTES | PACKETSp } [ threshold { BYTES | PACKETSp } ] [ every NUMBER ]"
     assert usage in done.stderr, done.stderr
 
 
-def test_its_own_tests_are_run_with_the_others(checkout: Path) -> None:
+def test_the_schemes_tests_run_with_the_others(checkout: Path) -> None:
     done = subprocess.run(
         ["make", "-s", "-C", checkout / "kernel" / "tests", "check"], capture_output=True, text=True, check=False
     )
@@ -138,7 +139,7 @@ def change(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new, 1))
 
 
-def test_a_scheme_that_is_wrong_is_told_by_its_own_file_and_line(checkout: Path) -> None:
+def test_an_error_in_a_scheme_is_reported_with_file_and_line(checkout: Path) -> None:
     assert qbed(checkout, "scheme", "new", "broken").returncode == 0
     lab = checkout / "runs" / "broken" / "lab.yml"
     lab.parent.mkdir()
@@ -150,12 +151,12 @@ def test_a_scheme_that_is_wrong_is_told_by_its_own_file_and_line(checkout: Path)
     assert refused.returncode != 0 and "schemes/broken/kernel/sch_broken.c:22:24: error:" in refused.stderr
     assert "modules.new" not in refused.stderr and "make[" not in refused.stderr
     change(queue, "stats->markde++;", "stats->marked++;")
-    # Beyond ten packets it writes to where nothing is.
-    fault = "((volatile struct broken_stats *)lost)->marked++;"
+    # With more than ten packets it writes to a null pointer.
+    fault = "((volatile struct broken_stats *)missing)->marked++;"
     change(
         queue,
         "\tswitch (",
-        f'\tstruct broken_stats *lost = NULL;\n\n\tpr_warn("%u wait\\n", vars.queue_packets);\n'
+        f'\tstruct broken_stats *missing = NULL;\n\n\tpr_warn("%u wait\\n", vars.queue_packets);\n'
         f"\tif (vars.queue_packets > 10)\n\t\t{fault}\n\tswitch (",
     )
     failed = qbed(checkout, *command)
@@ -163,7 +164,7 @@ def test_a_scheme_that_is_wrong_is_told_by_its_own_file_and_line(checkout: Path)
     at = f"\n    at broken_enqueue [sch_broken], schemes/broken/kernel/sch_broken.c:{line}\n"
     assert at in failed.stderr and "the guest's kernel panicked at 0." in failed.stderr, failed.stderr
     console = (checkout / "runs" / "fails" / "cells" / "000000.failed" / "work" / "console.log").read_text()
-    said = re.findall(r"^\[(.*)\] (\d+) wait$", console, re.M)
-    assert said[-1][1] == "11" and re.search(r"^\[.*\]   at broken_enqueue\+0x[0-9a-f]+/0x", console, re.M)
-    # The lab's time, to the nanosecond: a packet takes 0.592 us or 12.112 us at 1 Gbit/s.
-    assert re.fullmatch(r"0\.\d{9}", said[0][0]) and len({time[-6:] for time, _ in said}) > 20
+    messages = re.findall(r"^\[(.*)\] (\d+) wait$", console, re.M)
+    assert messages[-1][1] == "11" and re.search(r"^\[.*\]   at broken_enqueue\+0x[0-9a-f]+/0x", console, re.M)
+    # Lab time in nanoseconds: a packet takes 0.592 us or 12.112 us at 1 Gbit/s.
+    assert re.fullmatch(r"0\.\d{9}", messages[0][0]) and len({time[-6:] for time, _ in messages}) > 20

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live page in a real browser, opened during a real run: its curve against the results, keyboard, colours."""
+"""The live page in a browser during a run: its curves equal the results; keyboard, mouse and colours."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Browser, chromium
-from served import Served, write_lab
+
+from qbed_testing.browser import Browser, chromium
+from qbed_testing.service import ServiceProcess, write_lab
 
 pytestmark = [
     pytest.mark.e2e,
@@ -20,123 +21,125 @@ FULLEST = "qbed.series?.cell.queues.indexOf('s1>h3')"
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("service"), QBED_TOKEN=TOKEN) as served:
-        served.http.headers["authorization"] = f"Bearer {TOKEN}"
-        yield served
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    with ServiceProcess(tmp_path_factory.mktemp("service"), QBED_TOKEN=TOKEN) as process:
+        process.http.headers["authorization"] = f"Bearer {TOKEN}"
+        yield process
 
 
 @pytest.fixture(scope="module")
-def page(service: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser, int, Any]]:
-    """A page that was opened while a campaign ran, and its job, ended."""
+def page(service: ServiceProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser, int, Any]]:
+    """A page that was opened while a campaign ran, with the finished job."""
     with Browser(tmp_path_factory.mktemp("browser")) as browser:
         browser.open(f"{service.url}/")
-        browser.until("document.getElementById('ask').open")  # the service wants its token
-        browser.value(f"document.getElementById('token').value = '{TOKEN}'")
+        browser.wait_for("document.getElementById('ask').open")  # the page asks for the token
+        browser.evaluate(f"document.getElementById('token').value = '{TOKEN}'")
         job = service.submit(write_lab(tmp_path_factory.mktemp("lab") / "mine", "300 ms", "[1, 2, 3]"))
-        browser.value("document.querySelector('#ask button').click()")  # what the page finds running, it shows
-        browser.until("window.qbed?.series?.end > 0")
-        assert browser.value("document.getElementById('which').value") == ""  # the one that runs
-        yield browser, job, service.ended(job)
+        browser.evaluate("document.querySelector('#ask button').click()")  # the page shows the running job
+        browser.wait_for("window.qbed?.series?.end > 0")
+        assert browser.evaluate("document.getElementById('which').value") == ""  # the running cell
+        yield browser, job, service.wait_until_ended(job)
 
 
-def test_the_curve_is_that_of_the_results(page: Any, service: Served) -> None:
+def test_the_curve_equals_the_results(page: Any, service: ServiceProcess) -> None:
     browser, job, ended = page
     assert ended["state"] == "finished"
-    browser.until("document.querySelectorAll('#claims li').length === 2")
-    cell = browser.value("qbed.series.cell.cell")
-    browser.until("qbed.series.end * qbed.series.cell.bin_ns >= qbed.series.cell.duration_ns")
-    times, least, mean, most = browser.value(f"qbed.series.curve({FULLEST})")
-    ns = browser.value(f"Array.from(qbed.series.ns.slice({FULLEST} * 512, {FULLEST} * 512 + {len(times)}))")
+    browser.wait_for("document.querySelectorAll('#claims li').length === 2")
+    cell = browser.evaluate("qbed.series.cell.cell")
+    browser.wait_for("qbed.series.end * qbed.series.cell.bin_ns >= qbed.series.cell.duration_ns")
+    times, minimum, mean, maximum = browser.evaluate(f"qbed.series.curve({FULLEST})")
+    ns = browser.evaluate(f"Array.from(qbed.series.ns.slice({FULLEST} * 512, {FULLEST} * 512 + {len(times)}))")
     assert sum(ns) == 300_000_000
     names = "mean_bytes, max_bytes"
     sql = f"SELECT {names} FROM queues WHERE port = 's1>h3' AND cell = {cell}"
-    ((told, highest),) = service.post(f"/jobs/{job}/query", sql=sql)["rows"]
-    assert sum(value * part for value, part in zip(mean, ns, strict=True)) / sum(ns) == pytest.approx(told, rel=1e-5)
-    assert max(most) == highest and all(
-        low <= middle <= high for low, middle, high in zip(least, mean, most, strict=True)
+    ((stored_mean, highest),) = service.post(f"/jobs/{job}/query", sql=sql)["rows"]
+    assert sum(value * part for value, part in zip(mean, ns, strict=True)) / sum(ns) == pytest.approx(
+        stored_mean, rel=1e-5
+    )
+    assert max(maximum) == highest and all(
+        low <= middle <= high for low, middle, high in zip(minimum, mean, maximum, strict=True)
     )
     series = (
         "SELECT time_ns, interval_ns, mean_bytes FROM queue_series"
         f" WHERE port = 's1>h3' AND cell = {cell} ORDER BY time_ns"
     )
     rows = service.post(f"/jobs/{job}/query", sql=series)["rows"]
-    width = browser.value("qbed.series.cell.bin_ns")
-    for column in range(0, len(times), 37):  # column by column, too
+    width = browser.evaluate("qbed.series.cell.bin_ns")
+    for column in range(0, len(times), 37):  # some single columns
         inside = [row for row in rows if (row[0] - 1) // width == column]
         expected = sum(row[1] * row[2] for row in inside) / sum(row[1] for row in inside)
         assert mean[column] == pytest.approx(expected, rel=1e-3, abs=1)
 
 
-def test_a_cell_that_has_ended_is_shown_from_its_tables(page: Any) -> None:
-    """Chosen by whoever looks; the curve of the same cell is the one that was seen while it ran."""
+def test_a_finished_cell_is_shown_from_its_tables(page: Any) -> None:
+    """The curve of a chosen finished cell equals the curve that was shown while it ran."""
     browser, _, _ = page
-    cell = browser.value("qbed.series.cell.cell")
-    live = browser.value(f"qbed.series.curve({FULLEST})")
-    browser.until("document.getElementById('which').options.length === 4")
+    cell = browser.evaluate("qbed.series.cell.cell")
+    live = browser.evaluate(f"qbed.series.curve({FULLEST})")
+    browser.wait_for("document.getElementById('which').options.length === 4")
     choose = """(() => { const which = document.getElementById('which'); which.value = '%s';
       which.dispatchEvent(new Event('change')); })()"""
     for other in (cell, (cell + 1) % 3, cell):
-        browser.value(choose % other)
-        browser.until(f"qbed.series?.cell.cell === {other} && qbed.series.end * qbed.series.cell.bin_ns >= 300e6")
-        browser.until(
+        browser.evaluate(choose % other)
+        browser.wait_for(f"qbed.series?.cell.cell === {other} && qbed.series.end * qbed.series.cell.bin_ns >= 300e6")
+        browser.wait_for(
             f"qbed.series.flows.size === 2 && document.getElementById('cell').textContent.includes('cell {other},')"
         )
-        past = browser.value(f"qbed.series.curve({FULLEST})")
+        past = browser.evaluate(f"qbed.series.curve({FULLEST})")
         same = [all(abs(a - b) <= 1 for a, b in zip(*both, strict=True)) for both in zip(past, live, strict=True)]
         assert all(same) == (other == cell)
-    assert "seed" in browser.value("document.getElementById('which').textContent")
+    assert "seed" in browser.evaluate("document.getElementById('which').textContent")
 
 
-def test_claims_turn_green_or_red_and_everything_is_drawn(page: Any, tmp_path: Path) -> None:
+def test_claims_topology_heat_map_and_curves_are_drawn(page: Any, tmp_path: Path) -> None:
     browser, _, _ = page
-    browser.until("document.querySelectorAll('#claims li.good').length === 2")
-    assert browser.value("document.querySelectorAll('#topology line').length") == 3
-    assert "100 %" in browser.value("document.querySelector('#topology').textContent")
+    browser.wait_for("document.querySelectorAll('#claims li.good').length === 2")
+    assert browser.evaluate("document.querySelectorAll('#topology line').length") == 3
+    assert "100 %" in browser.evaluate("document.querySelector('#topology').textContent")
     painted = """(() => { const heat = document.getElementById('heat'), context = heat.getContext('2d');
-      const data = context.getImageData(0, 0, heat.width, heat.height).data, seen = new Set();
-      for (let at = 0; at < data.length; at += 4) seen.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
-      return seen.size; })()"""
-    browser.until(f"{painted} >= 4")  # nothing known, empty, full, and the frame of the chosen row
-    browser.until("document.querySelectorAll('#curves .uplot').length === 1")
-    assert browser.value("document.querySelector('#curves [data-queue]').dataset.queue") == "s1>h3"
-    browser.until("document.querySelectorAll('#flows .uplot').length === 1")
-    assert browser.complaints() == []
+      const data = context.getImageData(0, 0, heat.width, heat.height).data, colours = new Set();
+      for (let at = 0; at < data.length; at += 4) colours.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
+      return colours.size; })()"""
+    browser.wait_for(f"{painted} >= 4")  # colours of unknown, empty and full queues, and of the selection
+    browser.wait_for("document.querySelectorAll('#curves .uplot').length === 1")
+    assert browser.evaluate("document.querySelector('#curves [data-queue]').dataset.queue") == "s1>h3"
+    browser.wait_for("document.querySelectorAll('#flows .uplot').length === 1")
+    assert browser.console_errors() == []
 
 
-def test_the_page_is_used_by_keyboard(page: Any) -> None:
+def test_the_page_is_controlled_by_keyboard(page: Any) -> None:
     browser, _, _ = page
-    browser.value("document.getElementById('heat').focus()")
+    browser.evaluate("document.getElementById('heat').focus()")
     browser.key("ArrowUp")
-    row = browser.value("(() => { const {heat} = qbed; return heat.row; })()")
+    row = browser.evaluate("(() => { const {heat} = qbed; return heat.row; })()")
     browser.key("ArrowDown")
-    assert browser.value("qbed.heat.row") == row + 1
+    assert browser.evaluate("qbed.heat.row") == row + 1
     browser.key("+", "+")
-    assert browser.value("qbed.heat.view[1] - qbed.heat.view[0]") == pytest.approx(0.8)
-    before = browser.value("qbed.heat.view[0]")
+    assert browser.evaluate("qbed.heat.view[1] - qbed.heat.view[0]") == pytest.approx(0.8)
+    before = browser.evaluate("qbed.heat.view[0]")
     browser.key("ArrowRight")
-    assert browser.value("qbed.heat.view[0]") > before
+    assert browser.evaluate("qbed.heat.view[0]") > before
     browser.key("Home")
-    assert browser.value("qbed.heat.view") == [0, 1]
+    assert browser.evaluate("qbed.heat.view") == [0, 1]
     browser.key(" ", " ")
-    assert browser.value("qbed.paused && document.getElementById('pause').ariaPressed") == "true"
+    assert browser.evaluate("qbed.paused && document.getElementById('pause').ariaPressed") == "true"
     browser.key(" ", " ")
-    chosen = browser.value("qbed.curves.chosen.length")
+    chosen = browser.evaluate("qbed.curves.chosen.length")
     browser.key("Enter", "\r")
-    assert browser.value("qbed.curves.chosen.length") != chosen
+    assert browser.evaluate("qbed.curves.chosen.length") != chosen
     reached = []
-    browser.value("document.activeElement.blur()")
+    browser.evaluate("document.activeElement.blur()")
     for _ in range(20):
         browser.key("Tab")
-        reached.append(browser.value("document.activeElement.id || document.activeElement.textContent.slice(0, 12)"))
+        reached.append(browser.evaluate("document.activeElement.id || document.activeElement.textContent.slice(0, 12)"))
     assert {"lab", "profile", "pause", "whole", "heat"} <= set(reached)
 
 
-def test_the_heat_map_is_zoomed_by_wheel_and_dragged(page: Any) -> None:
+def test_the_heat_map_is_zoomed_by_the_wheel_and_dragged(page: Any) -> None:
     browser, _, _ = page
-    browser.value("document.getElementById('heat').scrollIntoView()")
-    browser.value("document.getElementById('whole').click()")
-    left, top, width, height = browser.value(
+    browser.evaluate("document.getElementById('heat').scrollIntoView()")
+    browser.evaluate("document.getElementById('whole').click()")
+    left, top, width, height = browser.evaluate(
         "(() => { const box = document.getElementById('heat').getBoundingClientRect();"
         " return [box.left, box.top, box.width, box.height]; })()"
     )
@@ -145,68 +148,68 @@ def test_the_heat_map_is_zoomed_by_wheel_and_dragged(page: Any) -> None:
         return {"x": left + share * width, "y": top + 0.1 * height}
 
     def view() -> Any:
-        return browser.value("qbed.heat.view")
+        return browser.evaluate("qbed.heat.view")
 
     browser.mouse("wheel", **at(0.25), deltaX=0, deltaY=-100)
-    browser.until("qbed.heat.view[0] > 0")
-    assert view() == pytest.approx([0.05, 0.85], abs=0.003)  # what is under the mouse stays there
+    browser.wait_for("qbed.heat.view[0] > 0")
+    assert view() == pytest.approx([0.05, 0.85], abs=0.003)  # the point under the mouse stays
     browser.mouse("wheel", **at(0.25), deltaX=0, deltaY=100)
-    browser.until("qbed.heat.view[1] > 0.99")
+    browser.wait_for("qbed.heat.view[1] > 0.99")
     assert view() == pytest.approx([0, 1], abs=0.003)
     browser.mouse("wheel", **at(0.5), deltaX=0, deltaY=-100)
-    browser.until("qbed.heat.view[0] > 0.09")
-    chosen = browser.value("qbed.curves.chosen.length")
+    browser.wait_for("qbed.heat.view[0] > 0.09")
+    chosen = browser.evaluate("qbed.curves.chosen.length")
     browser.mouse("moved", "pressed", **at(0.55))
     browser.mouse("moved", **at(0.525), buttons=1)
     browser.mouse("moved", "released", **at(0.5), buttons=1)
-    assert view() == pytest.approx([0.14, 0.94], abs=0.003)  # it goes with the mouse
+    assert view() == pytest.approx([0.14, 0.94], abs=0.003)  # the view follows the mouse
     browser.mouse("moved", **at(0.2))
-    assert view() == pytest.approx([0.14, 0.94], abs=0.003), "nobody holds it any more"
-    assert browser.value("qbed.curves.chosen.length") == chosen, "a drag is no click"
+    assert view() == pytest.approx([0.14, 0.94], abs=0.003), "the button is released"
+    assert browser.evaluate("qbed.curves.chosen.length") == chosen, "a drag is no click"
     browser.mouse("pressed", "released", **at(0.2))
-    assert browser.value("qbed.curves.chosen.length") != chosen and browser.value("qbed.heat.row") == 0
+    assert browser.evaluate("qbed.curves.chosen.length") != chosen and browser.evaluate("qbed.heat.row") == 0
     browser.mouse("pressed", "released", **at(0.2))
-    assert browser.value("qbed.curves.chosen.length") == chosen
-    browser.value("document.getElementById('whole').click()")
+    assert browser.evaluate("qbed.curves.chosen.length") == chosen
+    browser.evaluate("document.getElementById('whole').click()")
     assert view() == [0, 1]
 
 
-def test_light_and_dark(page: Any) -> None:
+def test_dark_mode_changes_the_colours(page: Any) -> None:
     browser, _, _ = page
-    light = "getComputedStyle(document.body).backgroundColor + getComputedStyle(document.body).color"
-    browser.dark(False)
-    seen = browser.value(light)
-    browser.dark(True)
-    assert browser.value(light) != seen
-    browser.dark(False)
+    colours = "getComputedStyle(document.body).backgroundColor + getComputedStyle(document.body).color"
+    browser.set_dark_mode(False)
+    light_colours = browser.evaluate(colours)
+    browser.set_dark_mode(True)
+    assert browser.evaluate(colours) != light_colours
+    browser.set_dark_mode(False)
 
 
-def test_a_hundred_queues_thirty_times_a_second(page: Any) -> None:
-    """What a frame costs, drawn whole: no wall clock, but the page's own time for 60 frames of 100 queues."""
+def test_a_hundred_queues_are_drawn_thirty_times_a_second(page: Any) -> None:
+    """The page's mean time to draw a frame of 100 queues, over 60 frames."""
     browser, _, _ = page
-    made = """(async () => {
+    benchmark = """(async () => {
       const {Series} = await import('/page/series.js'), {heat} = qbed, before = heat.series;
       const queues = Array.from({length: 100}, (_, i) => `s1>h${i}`);
       const series = new Series({...before.cell, queues, bin_ns: 1e6, duration_ns: 5e8});
-      const said = {queue: [], bin: [], ns: [], min: [], mean: [], max: [], dequeued: [], dequeued_bytes: []};
+      const data = {queue: [], bin: [], ns: [], min: [], mean: [], max: [], dequeued: [], dequeued_bytes: []};
       for (let queue = 0; queue < 100; queue++) for (let bin = 0; bin < 500; bin++) {
         for (const [name, value] of Object.entries(
           {queue, bin, ns: 1e6, min: 0, mean: queue * bin, max: 2 * queue * bin, dequeued: 1, dequeued_bytes: 1514},
-        )) said[name].push(value);
+        )) data[name].push(value);
       }
-      series.queues(said);
+      series.queues(data);
       heat.show(series);
       const begun = performance.now();
       for (let frame = 0; frame < 60; frame++) { series.version++; heat.draw(); }
       const took = (performance.now() - begun) / 60;
       heat.show(before);
       return took; })()"""
-    assert browser.value(made) < 1000 / 30
+    assert browser.evaluate(benchmark) < 1000 / 30
 
 
-def test_the_gallery_shows_claims_over_versions(page: Any) -> None:
+def test_the_gallery_shows_claims_of_all_versions(page: Any) -> None:
     browser, job, _ = page
-    browser.value("location.hash = '#gallery'")
-    browser.until("document.querySelectorAll('#gallery li.good').length === 2")
-    assert f"campaign {job}" in browser.value("document.getElementById('gallery').textContent")
-    browser.value("location.hash = '#live'")
+    browser.evaluate("location.hash = '#gallery'")
+    browser.wait_for("document.querySelectorAll('#gallery li.good').length === 2")
+    assert f"campaign {job}" in browser.evaluate("document.getElementById('gallery').textContent")
+    browser.evaluate("location.hash = '#live'")

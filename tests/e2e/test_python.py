@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""qbed from Python, in the real guest: the notebook of docs/, cell by cell, and what it leaves out."""
+"""The Python interface: the notebook of docs/, cell by cell, and functions that it does not use."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ NOTEBOOK = Path(__file__).parents[2] / "docs" / "python.ipynb"
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the notebook has defined when it has come to its end, in a folder of its own."""
-    here: dict[str, Any] = {"__name__": "__notebook__"}
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The variables of the notebook after its last cell, run in a new folder."""
+    variables: dict[str, Any] = {"__name__": "__notebook__"}
     cells = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("notebook")
         patch.chdir(folder)
         patch.setenv("XDG_RUNTIME_DIR", str(folder / "state"))
         for number, cell in enumerate(cells):
-            exec(compile("".join(cell["source"]), f"cell {number} of the notebook", "exec"), here)
-        here["folder"] = folder
-    return here
+            exec(compile("".join(cell["source"]), f"cell {number} of the notebook", "exec"), variables)
+        variables["folder"] = folder
+    return variables
 
 
-def test_the_notebook_comes_to_its_end(told: dict[str, Any]) -> None:
-    run = told["run"]
-    assert told["flows"].height == 12 and set(told["flows"]["buffer"]) == {"16 KB", "64 KB", "256 KB"}
-    assert "2 received" in told["ping"].stdout and told["ping"].status == 0
+def test_the_notebook_runs(notebook: dict[str, Any]) -> None:
+    run = notebook["run"]
+    assert notebook["flows"].height == 12 and set(notebook["flows"]["buffer"]) == {"16 KB", "64 KB", "256 KB"}
+    assert "2 received" in notebook["ping"].stdout and notebook["ping"].status == 0
     assert run.axes == {"buffer": ["16 KB", "64 KB", "256 KB"], "seed": [1, 2]}
-    assert told["cell"] == "buffer=64 KB, seed=1" and told["parting"].table == "flows"
+    assert notebook["cell"] == "buffer=64 KB, seed=1" and notebook["parting"].table == "flows"
 
 
-def test_a_run_is_opened_again(told: dict[str, Any]) -> None:
-    run = qbed.open(told["folder"] / "runs" / "notebook")
+def test_a_run_folder_can_be_opened(notebook: dict[str, Any]) -> None:
+    run = qbed.open(notebook["folder"] / "runs" / "notebook")
     assert run.holds and run.claims["longer-buffers-hold-more"].measured["longest"] > 0
     assert {"cells", "flows", "queues", "queue_series"} <= set(run.tables) and run.verify() == []
     table = run.table("flows")
@@ -51,17 +51,17 @@ def test_a_run_is_opened_again(told: dict[str, Any]) -> None:
     with pytest.raises(QbedError, match="the SQL fails"):
         run.frame("SELECT nothing FROM flows")
     with pytest.raises(QbedError, match="no run folder"):
-        qbed.open(told["folder"])
+        qbed.open(notebook["folder"])
 
 
-def test_cells_are_told_as_they_end(told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(told["folder"])
-    heard: list[tuple[int, int]] = []
+def test_progress_is_reported_per_cell(notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(notebook["folder"])
+    progress: list[tuple[int, int]] = []
     axes = {"seed": [3, 4]}
     run = qbed.run(
-        told["lab"], axes=axes, jobs=1, images=False, progress=lambda ended, cells: heard.append((ended, cells))
+        notebook["lab"], axes=axes, jobs=1, images=False, progress=lambda ended, cells: progress.append((ended, cells))
     )
-    assert heard[-1] == (2, 2) and run.folder.parent == Path(told["folder"], "runs")
+    assert progress[-1] == (2, 2) and run.folder.parent == Path(notebook["folder"], "runs")
     again: list[tuple[int, int]] = []
-    qbed.run(told["lab"], axes=axes, images=False, progress=lambda *said: again.append(said))
+    qbed.run(notebook["lab"], axes=axes, images=False, progress=lambda *counts: again.append(counts))
     assert set(again) == {(2, 2)}

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A third substrate, which stands in a folder of its own (substrates/replay): the command line, campaigns, samples and
-results use it without a word about it anywhere else.
-"""
+"""A third-party substrate (substrates/replay): the command line, campaigns, samples and results use it."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ import duckdb
 import pytest
 
 pytestmark = pytest.mark.e2e
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 LAB = """\
 name: recorded
 topology: {star: {hosts: 2}}
@@ -27,17 +25,17 @@ observe: {queues: 100 us}
 duration: 10 ms
 """
 CAMPAIGN = """\
-question: Is a recording as good as what it records?
+question: Does a recording give the results of the original?
 axes: {threshold: {field: switches.default.threshold, values: [5 packets, 10 packets]}, seed: [1, 2]}
 claims:
-  - {name: all-arrive, paper: They end., sql: "SELECT count(*) = 4 AS holds FROM flows WHERE status = 'complete'"}
+  - {name: complete, paper: Flows complete., sql: "SELECT count(*) = 4 AS holds FROM flows WHERE status = 'complete'"}
 gap: {goodput_bps: 0, queue_mean_packets: 0}
 """
 
 
 def qbed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {
-        "QBED_SUBSTRATES": str(HERE / "substrates"),
+        "QBED_SUBSTRATES": str(FOLDER / "substrates"),
         "QBED_RECORDED": str(folder / "first"),
         "XDG_RUNTIME_DIR": str(folder / "state"),
     }
@@ -47,17 +45,17 @@ def qbed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a lab, and a run of it that was kept."""
-    place = tmp_path_factory.mktemp("third")
-    (place / "lab").mkdir()
-    (place / "lab" / "lab.yml").write_text(LAB)
-    (place / "lab" / "campaign.yml").write_text(CAMPAIGN)
-    done = qbed(place, "run", "lab", "--keep", "--no-images", "--out", "first")
+    """A folder with a lab and a run of it with `--keep`."""
+    folder = tmp_path_factory.mktemp("third")
+    (folder / "lab").mkdir()
+    (folder / "lab" / "lab.yml").write_text(LAB)
+    (folder / "lab" / "campaign.yml").write_text(CAMPAIGN)
+    done = qbed(folder, "run", "lab", "--keep", "--no-images", "--out", "first")
     assert done.returncode == 0, done.stderr
-    return place
+    return folder
 
 
-def test_a_campaign_on_it_is_equal_and_says_where_it_ran(folder: Path) -> None:
+def test_a_campaign_on_the_substrate_is_equal_and_names_it(folder: Path) -> None:
     done = qbed(folder, "run", "lab", "--on", "replay", "--keep", "--no-images", "--out", "second")
     assert done.returncode == 0, done.stderr
     assert "4 of 4 cells complete" in done.stderr and done.stderr.startswith("holds")
@@ -72,7 +70,7 @@ def test_a_campaign_on_it_is_equal_and_says_where_it_ran(folder: Path) -> None:
     assert again.returncode != 0 and "the substrate or its dilation" in again.stderr
 
 
-def test_its_samples_are_a_stream(folder: Path) -> None:
+def test_the_substrates_samples_are_streamed(folder: Path) -> None:
     assert qbed(folder, "run", "lab", "--on", "replay", "--keep", "--no-images", "--out", "third").returncode == 0
     clock, *rows = map(json.loads, qbed(folder, "samples", "third").stdout.splitlines())
     assert clock == {"event": "clock", "substrate": "replay", "recorded": True}
@@ -90,7 +88,7 @@ def test_two_substrates_are_compared(folder: Path) -> None:
     )
 
 
-def test_what_it_cannot_do_is_said(folder: Path) -> None:
+def test_an_unsupported_command_is_refused(folder: Path) -> None:
     done = qbed(folder, "up", "lab", "--on", "replay")
     assert done.returncode == 1 and done.stderr.strip().endswith("a recording cannot be brought up")
     assert qbed(folder, "ps").stdout.startswith("LAB")
@@ -98,6 +96,6 @@ def test_what_it_cannot_do_is_said(folder: Path) -> None:
     assert done.returncode == 1 and "this plan was not recorded" in done.stderr
     done = qbed(folder, "run", "lab", "--on", "replays")
     assert done.returncode == 2 and "`replay`" in done.stderr
-    done = qbed(folder, "run", "lab", "--on", "replay,virtual", "--no-images", "--out", "turned")
-    assert done.returncode == 0 and json.loads((folder / "turned" / "gap.json").read_bytes())["reference"] == "replay"
+    done = qbed(folder, "run", "lab", "--on", "replay,virtual", "--no-images", "--out", "reversed")
+    assert done.returncode == 0 and json.loads((folder / "reversed" / "gap.json").read_bytes())["reference"] == "replay"
     assert "4 cells in" in qbed(folder, "doctor", "--on", "replay").stdout

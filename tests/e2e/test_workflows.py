@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workflow files of docs/ci do what they say: their commands, one after the other, with the variables they get."""
+"""The commands of the workflow files of docs/ci, in their order and with the variables of the CI system."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ workload: [{flows: {pairs: [[h1, h3], [h2, h4]], size: 100 KB}}]
 duration: 5 ms
 """
 CAMPAIGN = """\
-question: Do the parts make the whole?
+question: Do the shards give the complete campaign?
 axes: {seed: [1, 2, 3]}
 profiles: {quick: {}}
 claims: [{name: all, paper: Six flows., sql: SELECT count(*) = 6 AS holds FROM flows}]
@@ -32,7 +32,7 @@ claims: [{name: all, paper: Six flows., sql: SELECT count(*) = 6 AS holds FROM f
 
 
 class Machine:
-    """Where the commands of a workflow run: a checkout with what `tools/setup` leaves."""
+    """A checkout after `tools/setup`, where the commands of a workflow run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,14 +41,14 @@ class Machine:
         (folder / "lab").mkdir()
         (folder / "lab" / "lab.yml").write_text(LAB)
         (folder / "lab" / "campaign.yml").write_text(CAMPAIGN)
-        self.do(f"{sys.executable} -m qbed run lab --profile quick --no-images --out first --lock")
+        self.run(f"{sys.executable} -m qbed run lab --profile quick --no-images --out first --lock")
 
-    def do(self, command: str, **variables: str) -> None:
+    def run(self, command: str, **variables: str) -> None:
         if command == "tools/setup":
-            return  # it has been
-        known = {"LAB": "lab", "PROFILE": "quick", "QBED_CACHE": str(self.folder / "cache"), "QBED_STORE": "1 GB"}
+            return  # already set up
+        defaults = {"LAB": "lab", "PROFILE": "quick", "QBED_CACHE": str(self.folder / "cache"), "QBED_STORE": "1 GB"}
         done = subprocess.run(
-            ["bash", "-euc", command], cwd=self.folder, env=os.environ | known | variables,
+            ["bash", "-euc", command], cwd=self.folder, env=os.environ | defaults | variables,
             capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
@@ -68,7 +68,7 @@ def read(name: str) -> Any:
     return yaml.safe_load((ROOT / "docs" / "ci" / name).read_text())
 
 
-def test_the_hosted_one(machine: Machine) -> None:
+def test_the_github_workflow(machine: Machine) -> None:
     jobs = read("github.yml")["jobs"]
     shards = jobs["cells"]["strategy"]["matrix"]["shard"]
     for job in ("cells", "campaign"):
@@ -77,16 +77,16 @@ def test_the_hosted_one(machine: Machine) -> None:
                 if "run" in step:
                     command = re.sub(r"\$\{\{ *matrix\.shard *\}\}", str(shard), step["run"])
                     assert "${{" not in command
-                    machine.do(command, GITHUB_STEP_SUMMARY=str(machine.folder / "campaign.md"))
+                    machine.run(command, GITHUB_STEP_SUMMARY=str(machine.folder / "campaign.md"))
     machine.check()
 
 
-def test_the_self_hosted_one(machine: Machine) -> None:
+def test_the_gitlab_pipeline(machine: Machine) -> None:
     file = read("gitlab.yml")
     total = file["cells"]["parallel"]
     for number in range(1, total + 1):
         for command in [*file["default"]["before_script"], *file["cells"]["script"]]:
-            machine.do(command, CI_NODE_INDEX=str(number), CI_NODE_TOTAL=str(total))
+            machine.run(command, CI_NODE_INDEX=str(number), CI_NODE_TOTAL=str(total))
     for command in file["campaign"]["script"]:
-        machine.do(command)
+        machine.run(command)
     machine.check()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fuzzers try: the real files of labs/ with parts changed, exchanged, left out and repeated, and files built
-from the schema. A case is the files of a folder, by their names.
+"""Cases for the fuzzers: mutated files of labs/, and files generated from the lab schema.
+
+A case is a folder's files by their names.
 """
 
 from __future__ import annotations
@@ -100,10 +101,10 @@ NAMES = sorted({key for tree in REAL.values() for container, key in _places(tree
 
 
 def _near(draw: Draw, key: Any, value: Any) -> Any:
-    """Something that could stand there: what stands under that name elsewhere, or the same with another number."""
-    others = BY_NAME.get(key, [])
-    if others and draw(st.booleans()):
-        return copy.deepcopy(draw(st.sampled_from(others)))
+    """A plausible value for a key: a value of the same key elsewhere, or the old value with its numbers scaled."""
+    values = BY_NAME.get(key, [])
+    if values and draw(st.booleans()):
+        return copy.deepcopy(draw(st.sampled_from(values)))
     factor = draw(st.sampled_from(FACTORS))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return type(value)(value * factor)
@@ -118,83 +119,85 @@ def _change(draw: Draw, tree: Any) -> None:
     if not places:
         return
     container, key = draw(st.sampled_from(places))
-    how = draw(st.sampled_from((*["near"] * 12, "value", "value", "value", "part", "gone", "name", "more", "again")))
+    how = draw(
+        st.sampled_from((*["near"] * 12, "value", "value", "value", "part", "remove", "rename", "add", "repeat"))
+    )
     if how == "near":
         container[key] = _near(draw, key, container[key])
     elif how == "value":
         container[key] = draw(VALUES)
     elif how == "part":
         container[key] = copy.deepcopy(draw(st.sampled_from(PARTS)))
-    elif how == "gone":
+    elif how == "remove":
         del container[key]
     elif isinstance(container, dict):
         other = draw(st.sampled_from((*NAMES, *WORDS)))
-        container[other] = container.pop(key) if how == "name" else draw(VALUES)
+        container[other] = container.pop(key) if how == "rename" else draw(VALUES)
     else:
         container.extend([container[key]] * draw(st.sampled_from((1, 2, 10, 300))))
 
 
-BREAKS = (
+FRAGMENTS = (
     "", "\n", "\t", ":", "- ", "? ", "&a ", "*a", "<<: *a\n", "<<: [*a, *a]\n", "!!binary ", "!!set", "%", "---\n",
     "...\n", "{", "}", "[", "]", "'", '"', "|", ">", "#", "\0", "\ufeff", "\x85", "\ud800", "`", "@", "!<x>",
     "[" * 100, "- " * 100,
 )  # fmt: skip
 
 
-def _broken(draw: Draw, text: str) -> str:
-    """A text with a stretch of it left out, repeated, or something put in."""
+def _corrupt(draw: Draw, text: str) -> str:
+    """Replace a part of a text by a fragment, or insert the fragment."""
     at: int = draw(st.integers(0, len(text)))
     length: int = draw(st.integers(0, 30))
-    put: str = draw(st.one_of(st.sampled_from(BREAKS), st.text(max_size=8)))
-    return text[:at] + put + text[at + (0 if draw(st.booleans()) else length) :]
+    fragment: str = draw(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=8)))
+    return text[:at] + fragment + text[at + (0 if draw(st.booleans()) else length) :]
 
 
 def _write(draw: Draw, tree: Any) -> str:
     text = json.dumps(tree) if draw(st.booleans()) else yaml.dump(tree, Dumper=yaml.CSafeDumper, allow_unicode=True)
     for _ in range(draw(st.sampled_from((*[0] * 12, 1, 2)))):
-        text = _broken(draw, text)
+        text = _corrupt(draw, text)
     return text
 
 
-def _conforming(draw: Draw, place: dict[str, Any], depth: int = 0) -> Any:
-    """A value that the lab file's schema allows, most of the time."""
-    if "$ref" in place:
-        return _conforming(draw, SCHEMA["$defs"][place["$ref"].rpartition("/")[2]], depth)
-    if "anyOf" in place:
-        return _conforming(draw, draw(st.sampled_from(place["anyOf"])), depth)
-    if "allOf" in place:
-        return _conforming(draw, place["allOf"][0], depth)
-    for given in ("enum", "examples"):
-        if given in place and draw(st.integers(0, 4)):
-            return draw(st.sampled_from(place[given]))
-    if "const" in place:
-        return place["const"]
-    kind = place.get("type")
+def _conforming(draw: Draw, node: dict[str, Any], depth: int = 0) -> Any:
+    """Generate a value that the lab schema mostly allows."""
+    if "$ref" in node:
+        return _conforming(draw, SCHEMA["$defs"][node["$ref"].rpartition("/")[2]], depth)
+    if "anyOf" in node:
+        return _conforming(draw, draw(st.sampled_from(node["anyOf"])), depth)
+    if "allOf" in node:
+        return _conforming(draw, node["allOf"][0], depth)
+    for keyword in ("enum", "examples"):
+        if keyword in node and draw(st.integers(0, 4)):
+            return draw(st.sampled_from(node[keyword]))
+    if "const" in node:
+        return node["const"]
+    kind = node.get("type")
     if kind == "object":
-        return _object(draw, place, depth)
+        return _object(draw, node, depth)
     if kind == "array":
-        items = place.get("items", {})
-        low = place.get("minItems", 0)
+        items = node.get("items", {})
+        low = node.get("minItems", 0)
         return [_conforming(draw, items, depth + 1) for _ in range(draw(st.integers(low, max(low, 2))))]
     if kind in ("integer", "number"):
         return draw(
-            st.one_of(st.integers(place.get("minimum", 0), min(place.get("maximum", 50), 50)), st.sampled_from(NUMBERS))
+            st.one_of(st.integers(node.get("minimum", 0), min(node.get("maximum", 50), 50)), st.sampled_from(NUMBERS))
         )
     return draw(LEAVES)
 
 
-def _object(draw: Draw, place: dict[str, Any], depth: int) -> dict[str, Any]:
-    known = place.get("properties", {})
+def _object(draw: Draw, node: dict[str, Any], depth: int) -> dict[str, Any]:
+    known = node.get("properties", {})
     found = {}
-    if place.get("maxProperties") == 1 and known:
+    if node.get("maxProperties") == 1 and known:
         chosen = [draw(st.sampled_from(sorted(known)))]
     else:
-        optional = [name for name in known if name not in place.get("required", ())]
+        optional = [name for name in known if name not in node.get("required", ())]
         few = draw(st.lists(st.sampled_from(optional), max_size=3, unique=True)) if optional else []
-        chosen = [*place.get("required", ()), *few]
+        chosen = [*node.get("required", ()), *few]
     for name in chosen:
         found[name] = _conforming(draw, known[name], depth + 1)
-    more = place.get("additionalProperties")
+    more = node.get("additionalProperties")
     if isinstance(more, dict) and draw(st.integers(0, 3)):
         found["default"] = _conforming(draw, more, depth + 1)
         if not draw(st.integers(0, 2)):
@@ -204,10 +207,10 @@ def _object(draw: Draw, place: dict[str, Any], depth: int) -> dict[str, Any]:
 
 @st.composite
 def labs(draw: Draw) -> Case:
-    """A lab file, more or less."""
+    """Generate a lab file, mostly a valid one."""
     if draw(st.integers(0, 3)):
         tree: Any = copy.deepcopy(LABS[draw(st.sampled_from(sorted(LABS)))])
-        small = draw(st.booleans())  # what is large takes long, and is the same
+        small = draw(st.booleans())  # a large topology takes longer and covers no more code
         if small:
             tree["topology"] = {"dumbbell": {"left": 4, "right": 4}}
     else:
@@ -219,7 +222,7 @@ def labs(draw: Draw) -> Case:
 
 @st.composite
 def campaigns(draw: Draw) -> Case:
-    """A campaign file and its lab's."""
+    """Generate a campaign file and its lab file."""
     name = draw(st.sampled_from(sorted(CAMPAIGNS)))
     tree, lab = (copy.deepcopy(REAL[file]) for file in (name, f"{name.partition('/')[0]}/lab.yml"))
     if "datacenter" in name or draw(st.integers(0, 3)):
@@ -231,7 +234,7 @@ def campaigns(draw: Draw) -> Case:
     return {"campaign.yml": _write(draw, tree), "lab.yml": json.dumps(lab)}
 
 
-PIECES = (
+SQL_TOKENS = (
     "SELECT", "FROM", "WHERE", "flows", "cells", "queues", "queue_series", "tcp_info", "all_cells", "convergence",
     "*", "1", "true", "NULL", "AS holds", "AS x", "AS y", ",", "(", ")", "count(*)", "avg(fct_ns)", "jain_index(",
     "interval_95(", "GROUP BY ALL", "ORDER BY 1", "JOIN cells USING (cell)", "UNION ALL", "WITH a AS (", "HAVING",
@@ -254,17 +257,17 @@ SQL = {
 
 @st.composite
 def sqls(draw: Draw) -> Case:
-    """A claim's SQL, a figure's, a figure's condition and a view's: real ones, with words of others in between."""
+    """Generate the SQL of a claim, a figure, a figure's condition and a view from mutated queries of labs/."""
     name = draw(st.sampled_from(sorted(CAMPAIGNS)))
     texts, real = [], SQL[name]
     for _ in range(3):
-        text = draw(st.one_of(st.sampled_from(real), st.lists(st.sampled_from(PIECES), max_size=10).map(" ".join)))
+        text = draw(st.one_of(st.sampled_from(real), st.lists(st.sampled_from(SQL_TOKENS), max_size=10).map(" ".join)))
         for _ in range(draw(st.integers(0, 2))):
             words = text.split(" ")
             at = draw(st.integers(0, len(words)))
-            words[at : at + draw(st.integers(0, 3))] = draw(st.lists(st.sampled_from(PIECES), max_size=3))
+            words[at : at + draw(st.integers(0, 3))] = draw(st.lists(st.sampled_from(SQL_TOKENS), max_size=3))
             text = " ".join(words)
         texts.append(text)
     view, claim, where = texts
-    asked = {"campaign": name, "view": view, "claim": claim, "figure": claim, "where": where}
-    return {"sql.json": json.dumps(asked)}
+    queries = {"campaign": name, "view": view, "claim": claim, "figure": claim, "where": where}
+    return {"sql.json": json.dumps(queries)}

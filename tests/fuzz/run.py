@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the fuzzers: `python tests/fuzz/run.py [labs campaigns sql ...] [--seconds 60] [--examples 1000] [--seed 1]`.
+"""Run the fuzzers: `python tests/fuzz/run.py [labs campaigns sql ...] [--seconds 60] [--examples 1000] [--seed 1]`.
 
-First the corpus, whatever a fuzzer has found before, then new cases in pieces, each in a child of its own. What is
-found goes to `runs/fuzz/`; a case that has been mended goes from there to the corpus. Status 1 if anything was found.
+First the corpus of earlier findings, then new cases in batches, each in a child process. Findings are written to
+`runs/fuzz/`; the case of a fixed finding belongs in the corpus. Status 1 if there are findings.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from cases import Case, campaigns, labs, sqls
-from children import Books, Tries, each, head, say, try_all
-from targets import targets
+sys.path[:0] = [str(Path(__file__).parents[1])]
+
+from fuzz.cases import Case, campaigns, labs, sqls  # noqa: E402
+from fuzz.child_processes import Outcomes, Tries, each, print_header, print_row, try_all  # noqa: E402
+from fuzz.targets import targets  # noqa: E402
 
 CORPUS = Path(__file__).parent / "corpus"
 STRATEGIES = {
@@ -29,11 +31,11 @@ STRATEGIES = {
     "inspect": labs(),
     "service": st.one_of(campaigns(), labs()),
 }
-PIECE = 1000
+BATCH = 1000
 
 
 def corpus(name: str) -> list[Case]:
-    """The cases of a fuzzer in the tree: a folder each, or a single file `lab.yml`, `campaign.yml` or `sql.json`."""
+    """The cases of a fuzzer's corpus, one folder each."""
     folder = CORPUS / {"inspect": "labs", "service": "campaigns"}.get(name, name)
     return [
         {file.name: file.read_bytes().decode("utf-8", "surrogatepass") for file in sorted(case.iterdir())}
@@ -41,10 +43,10 @@ def corpus(name: str) -> list[Case]:
     ]
 
 
-def new(name: str, number: int, examples: int, until: float) -> Tries:
-    """New cases: those of one seed."""
+def generate(name: str, number: int, examples: int, deadline: float) -> Tries:
+    """Generate the cases of one seed."""
 
-    def tries(one: Callable[[Case], None]) -> None:
+    def tries(run_case: Callable[[Case], None]) -> None:
         @seed(number)
         @settings(
             max_examples=examples, database=None, deadline=None, phases=[Phase.generate],
@@ -52,38 +54,38 @@ def new(name: str, number: int, examples: int, until: float) -> Tries:
         )  # fmt: skip
         @given(STRATEGIES[name])
         def fuzz(case: Case) -> None:
-            if time.monotonic() < until:
-                one(case)
+            if time.monotonic() < deadline:
+                run_case(case)
 
         fuzz()
 
     return tries
 
 
-def fuzz(name: str, seconds: float, examples: int, first_seed: int) -> Books:
-    """The corpus and then new cases, until the time or the number is reached."""
-    books, begun = Books(), time.monotonic()
-    until = begun + seconds
-    for case in corpus(name):  # one ends, or the next one would never be tried
-        try_all(each([case]), targets()[name], books, time.monotonic() + 60)
-    number, tried = first_seed, books.tried
-    while books.tried - tried < examples and time.monotonic() < until:
-        piece = min(PIECE, examples - (books.tried - tried))
-        try_all(new(name, number, piece, until), targets()[name], books, until)
+def fuzz(name: str, seconds: float, examples: int, first_seed: int) -> Outcomes:
+    """Run the corpus and then new cases, until the time or the number of examples is reached."""
+    outcomes, begun = Outcomes(), time.monotonic()
+    deadline = begun + seconds
+    for case in corpus(name):  # each in a child, so that one that dies does not stop the others
+        try_all(each([case]), targets()[name], outcomes, time.monotonic() + 60)
+    number, from_corpus = first_seed, outcomes.total
+    while outcomes.total - from_corpus < examples and time.monotonic() < deadline:
+        batch = min(BATCH, examples - (outcomes.total - from_corpus))
+        try_all(generate(name, number, batch, deadline), targets()[name], outcomes, deadline)
         number += 1
-    say(name, books, time.monotonic() - begun)
-    return books
+    print_row(name, outcomes, time.monotonic() - begun)
+    return outcomes
 
 
-def keep(name: str, books: Books, place: Path) -> None:
-    """Write down what was found."""
-    for text, (case, said) in books.found.items():
-        folder = place / name / hashlib.sha256(text.encode()).hexdigest()[:12]
-        folder.mkdir(parents=True, exist_ok=True)
+def keep(name: str, outcomes: Outcomes, folder: Path) -> None:
+    """Write the findings to a folder."""
+    for text, (case, output) in outcomes.found.items():
+        case_folder = folder / name / hashlib.sha256(text.encode()).hexdigest()[:12]
+        case_folder.mkdir(parents=True, exist_ok=True)
         for file, content in case.items():
-            (folder / file).write_text(content, encoding="utf-8", errors="surrogatepass")
-        (folder.parent / f"{folder.name}.txt").write_text(f"{text}\n\n{said}\n", errors="replace")
-        print(f"{name}: {text}: {folder}", file=sys.stderr)
+            (case_folder / file).write_text(content, encoding="utf-8", errors="surrogatepass")
+        (case_folder.parent / f"{case_folder.name}.txt").write_text(f"{text}\n\n{output}\n", errors="replace")
+        print(f"{name}: {text}: {case_folder}", file=sys.stderr)
 
 
 def main() -> int:
@@ -93,14 +95,14 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=1 << 40, help="of each fuzzer, beyond the corpus")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--out", type=Path, default=Path("runs/fuzz"))
-    wanted = parser.parse_args()
-    head()
-    bad = 0
-    for name in wanted.names or STRATEGIES:
-        books = fuzz(name, wanted.seconds, wanted.examples, wanted.seed * 1_000_000)
-        keep(name, books, wanted.out)
-        bad += books.bad
-    return int(bad > 0)
+    options = parser.parse_args()
+    print_header()
+    failures = 0
+    for name in options.names or STRATEGIES:
+        outcomes = fuzz(name, options.seconds, options.examples, options.seed * 1_000_000)
+        keep(name, outcomes, options.out)
+        failures += outcomes.failures
+    return int(failures > 0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fuzzers try their cases on. A target says how it went; whatever it raises is a finding."""
+"""Targets of the fuzzers: each runs a case and returns its outcome; an exception is a finding."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from qbed.service.settings import Settings
 from qbed.service.work import EventScreen
 from qbed.substrates import substrate
 
-from cases import ROOT
+from fuzz.cases import ROOT
 
-with warnings.catch_warnings():  # of Starlette, which would rather have another version of httpx
+with warnings.catch_warnings():  # Starlette warns about the version of httpx
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
 
@@ -51,7 +51,7 @@ Target = Callable[[Path], Outcome]
 
 
 def lab(folder: Path) -> Outcome:
-    """Load, compile, write, read."""
+    """Load and compile a lab, write its plan and read it."""
     try:
         resolved = load_lab(folder)
         plan = compile_lab(resolved)
@@ -66,13 +66,15 @@ def lab(folder: Path) -> Outcome:
 
 
 def campaign(folder: Path) -> Outcome:
-    """All that is checked before the first cell runs, for the campaign or one of its profiles."""
+    """Run the preflight of a campaign or of one of its profiles."""
     try:
         loaded, source = load_campaign(folder / "campaign.yml")
     except QbedError:
         return "refused"
-    some = [None, *list(loaded.profiles)[:2]]
-    profile = some[zlib.crc32(loaded.question.encode("utf-8", "replace") + str(len(loaded.axes)).encode()) % len(some)]
+    profiles = [None, *list(loaded.profiles)[:2]]
+    profile = profiles[
+        zlib.crc32(loaded.question.encode("utf-8", "replace") + str(len(loaded.axes)).encode()) % len(profiles)
+    ]
     try:
         matrix = build_matrix(loaded, profile)
         json.dumps(matrix.describe(), default=str)
@@ -83,7 +85,7 @@ def campaign(folder: Path) -> Outcome:
 
 
 def queries(folder: Path) -> Outcome:
-    """Bind a view, a claim, a figure and a condition, and ask the claim of empty tables."""
+    """Bind a view, a claim, a figure and a condition, and judge the claim on empty tables."""
     texts = json.loads((folder / "sql.json").read_text())
     sql.LIMIT_S = 2.0
     connection, matrix = _tables(texts["campaign"])
@@ -101,28 +103,26 @@ def queries(folder: Path) -> Outcome:
 
 @cache
 def _tables(name: str) -> tuple[sql.Connection, Matrix]:
-    """Empty tables of a campaign of labs/, and its views."""
-    asked, _ = load_campaign(ROOT / "labs" / name)
-    matrix = build_matrix(asked)
+    """Create empty tables of a campaign of labs/, and its views."""
+    campaign, _ = load_campaign(ROOT / "labs" / name)
+    matrix = build_matrix(campaign)
     connection = connect_empty(matrix.columns)
-    for view, text in asked.views.items():
+    for view, text in campaign.views.items():
         define(connection, view, text)
     return connection, matrix
 
 
 def service(folder: Path) -> Outcome:
-    """Send it, submit it, and do what the job's process does before the first cell runs. What it says names no folder
-    of the service's.
-    """
-    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        with TestClient(make_app(Settings(Path(place), jobs=0)), base_url="http://127.0.0.1") as api:
+    """Upload and submit a case, and run the preflight as a job does. The job's events name no folder of the service."""
+    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
+        with TestClient(make_app(Settings(Path(home), jobs=0)), base_url="http://127.0.0.1") as api:
             kind = {"content-type": "application/zip"}
             sent = api.post("/api/uploads", content=packed(folder), headers=kind)
             assert sent.status_code == 201, sent.text
             answer = api.post("/api/jobs", json={"upload": sent.json()["upload"]})
             assert answer.status_code == 201, answer.text
         patch.setenv(FOREIGN, "1")
-        job, outcome = Path(place, "jobs", "000001"), "refused"
+        job, outcome = Path(home, "jobs", "000001"), "refused"
         screen = EventScreen(job)
         try:
             prepare(job / LAB, RunOptions(None, job / RUN))
@@ -131,26 +131,30 @@ def service(folder: Path) -> Outcome:
             screen.refuse(error.messages)
         except QbedError as error:
             screen.refuse([str(error)])
-        said = (job / EVENTS).read_text()
-        assert place not in said and ("refused" in said) == (outcome == "refused"), said
+        events = (job / EVENTS).read_text()
+        assert home not in events and ("refused" in events) == (outcome == "refused"), events
     return "refused" if outcome == "refused" else "accepted"
 
 
 def command(*arguments: str) -> Target:
-    """A command, as it is called: it ends with a status, and says what is wrong without a traceback."""
+    """A target that runs a `qbed` command, which must exit with 0, 1 or 2 and without a traceback."""
 
     def run(folder: Path) -> Outcome:
-        given = [argument.replace("FOLDER", str(folder)) for argument in arguments]
-        said = io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            patch.setattr(sys, "argv", ["qbed", *given])
+        words = [argument.replace("FOLDER", str(folder)) for argument in arguments]
+        output = io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(output),
+        ):
+            patch.setattr(sys, "argv", ["qbed", *words])
             try:
                 cli.main()
                 status = 0
             except SystemExit as end:
                 status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         assert status in (0, 1, 2), status
-        assert "Traceback" not in said.getvalue()
+        assert "Traceback" not in output.getvalue()
         return "accepted" if status == 0 else "refused"
 
     return run
@@ -158,7 +162,7 @@ def command(*arguments: str) -> Target:
 
 @cache
 def targets() -> dict[str, Target]:
-    """By name. The commands take a sample of the cases of lab files."""
+    """The targets by name."""
     return {
         "labs": lab,
         "campaigns": campaign,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fuzzers in short: all of the corpus, and new cases, the same in every run. `make fuzz` runs them for hours."""
+"""A short run of each fuzzer: the corpus and a few new cases of a fixed seed. `make fuzz` runs them for hours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUN = Path(__file__).with_name("run.py")
 @pytest.mark.parametrize(
     ("name", "examples"), [("labs", 200), ("campaigns", 60), ("sql", 100), ("inspect", 20), ("service", 20)]
 )
-def test_nothing_is_found(name: str, examples: int, tmp_path: Path) -> None:
+def test_fuzzing_finds_nothing(name: str, examples: int, tmp_path: Path) -> None:
     command = [sys.executable, str(RUN), name, "--examples", str(examples), "--seconds", "300", "--seed", "1"]
     command += ["--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
@@ -25,13 +25,13 @@ def test_nothing_is_found(name: str, examples: int, tmp_path: Path) -> None:
     assert tried > 5, done.stdout
 
 
-def test_the_fuzzers_find_what_is_wrong(tmp_path: Path) -> None:
-    """A traceback, a hang, too much memory, and a child that dies are found, and the case is kept."""
+def test_a_fuzzer_reports_each_kind_of_failure(tmp_path: Path) -> None:
+    """A traceback, a hang, excess memory and a killed child are findings, and their cases are kept."""
     code = """
 import signal, sys, time
 sys.path.insert(0, sys.argv[1])
-import children
-children.HANG_S = 1.0
+from fuzz import child_processes
+child_processes.HANG_S = 1.0
 def target(folder):
     what = (folder / "what").read_text()
     if what == "hang":
@@ -43,11 +43,13 @@ def target(folder):
     if what == "die":
         signal.raise_signal(signal.SIGSEGV)
     return "accepted" if what else "refused"
-books = children.Books()
+outcomes = child_processes.Outcomes()
 for what in ("", "fine", "raise", "memory", "hang", "die"):
-    children.try_all(children.each([{"what": what}]), target, books, time.monotonic() + 60)
-print(*(books.counted[kind] for kind in children.KINDS))
-print(sorted(case["what"] for case, _ in books.found.values()))
+    child_processes.try_all(child_processes.each([{"what": what}]), target, outcomes, time.monotonic() + 60)
+print(*(outcomes.counted[kind] for kind in child_processes.KINDS))
+print(sorted(case["what"] for case, _ in outcomes.found.values()))
 """
-    done = subprocess.run([sys.executable, "-c", code, str(RUN.parent)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(RUN.parents[1])], capture_output=True, text=True, timeout=120
+    )
     assert done.stdout.splitlines() == ["1 1 2 1 1", "['die', 'hang', 'memory', 'raise']"], done.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docker-compose.yml: as Compose reads it, and all of it but Grafana really started, InfluxDB from Debian's package."""
+"""docker-compose.yml: its configuration, and a run of all services but Grafana, with InfluxDB from Debian."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def compose(environment: dict[str, str], *arguments: str, timeout_s: float = 300
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
-def test_compose_reads_it_images_are_pinned_and_nothing_leaves_loopback() -> None:
+def test_images_are_pinned_and_ports_are_on_loopback() -> None:
     done = compose({"QBED_ORCHESTRATOR_IMAGE": "qbed-orchestrator:0123"}, "config", "--format", "json")
     assert done.returncode == 0, done.stderr
     services = json.loads(done.stdout)["services"]
@@ -60,7 +60,7 @@ def test_compose_reads_it_images_are_pinned_and_nothing_leaves_loopback() -> Non
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A project of our own; whatever comes of it goes."""
+    """The environment of a new Compose project, which is removed at the end."""
     done = subprocess.run([ROOT / "tools/images", "orchestrator"], capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     image = dict(line.split() for line in done.stdout.splitlines())["orchestrator"]
@@ -70,7 +70,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
     (tmp_path / "runs").mkdir()
-    found = {
+    variables = {
         "COMPOSE_PROJECT_NAME": f"qbed-{uuid.uuid4().hex[:8]}",
         "QBED_INFLUXDB_IMAGE": INFLUXDB,
         "QBED_INFLUXDB_PORT": str(free_port()),
@@ -78,43 +78,43 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         "QBED_USER": str(os.getuid()),
         "QBED_RUN": RUN,
     }
-    yield found
-    compose(found, *here(tmp_path), "down", "--volumes", "--timeout", "2")
+    yield variables
+    compose(variables, *compose_files(tmp_path), "down", "--volumes", "--timeout", "2")
 
 
-def here(folder: Path) -> tuple[str, ...]:
-    """Compose's options for runs in a folder of the test's own."""
-    over = folder / "over.yml"
+def compose_files(folder: Path) -> tuple[str, ...]:
+    """Compose's options that mount `folder`/runs for the runs."""
+    override = folder / "override.yml"
     volumes = {"volumes": [f"{folder}/runs:/work/runs"]}
-    over.write_text(yaml.safe_dump({"services": {"orchestrator": volumes}}))
-    return ("--file", str(ROOT / "docker-compose.yml"), "--file", str(over))
+    override.write_text(yaml.safe_dump({"services": {"orchestrator": volumes}}))
+    return ("--file", str(ROOT / "docker-compose.yml"), "--file", str(override))
 
 
-def ask(port: str, query: str) -> list[Any]:
-    asked = urllib.parse.urlencode({"db": "qbed", "q": query})
-    until = time.monotonic() + 30
+def query_influxdb(port: str, query: str) -> list[Any]:
+    parameters = urllib.parse.urlencode({"db": "qbed", "q": query})
+    deadline = time.monotonic() + 30
     while True:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/query?{asked}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/query?{parameters}", timeout=20) as answer:
                 found: list[Any] = json.load(answer)["results"][0]["series"][0]["values"]
                 return found
         except OSError:
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline
             time.sleep(0.2)
 
 
-def test_the_whole_but_grafana_runs_a_campaign(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_campaign_writes_its_points_to_influxdb(environment: dict[str, str], tmp_path: Path) -> None:
     up = ("up", "--exit-code-from", "orchestrator", "--attach", "orchestrator", "influxdb", "orchestrator")
-    done = compose(environment, *here(tmp_path), *up, timeout_s=400)
+    done = compose(environment, *compose_files(tmp_path), *up, timeout_s=400)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout + done.stderr
-    assert "NOT DELIVERED" not in said and re.search(r"\d+ points to http://influxdb:8086/qbed", said)
-    started = compose(environment, *here(tmp_path), "up", "--detach", "--wait", "influxdb")  # what it has is kept
+    output = done.stdout + done.stderr
+    assert "NOT DELIVERED" not in output and re.search(r"\d+ points to http://influxdb:8086/qbed", output)
+    started = compose(environment, *compose_files(tmp_path), "up", "--detach", "--wait", "influxdb")  # its data is kept
     assert started.returncode == 0, started.stderr
     port = environment["QBED_INFLUXDB_PORT"]
     series = f"{tmp_path}/runs/compose/queue_series.parquet"
     rows, marks = duckdb.sql(f"SELECT count(*), sum(marked) FROM '{series}'").fetchall()[0]
-    assert ask(port, 'SELECT count("t_us"), sum("marked") FROM "queue"')[0][1:] == [rows, marks]
+    assert query_influxdb(port, 'SELECT count("t_us"), sum("marked") FROM "queue"')[0][1:] == [rows, marks]
     cells = duckdb.sql(f"SELECT count(*) FROM '{tmp_path}/runs/compose/cells.parquet'").fetchall()[0][0]
-    assert ask(port, "SELECT count(\"complete\") FROM result WHERE axis = 'seed'")[0][1] == cells
-    assert ask(port, 'SELECT count("holds") FROM claim')[0][1] > 0
+    assert query_influxdb(port, "SELECT count(\"complete\") FROM result WHERE axis = 'seed'")[0][1] == cells
+    assert query_influxdb(port, 'SELECT count("holds") FROM claim')[0][1] > 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every lab, end to end: its quick campaigns run, their books balance, their claims are as expected."""
+"""The quick campaigns of all labs: complete cells, consistent packet accounting, and expected verdicts."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ LABS = sorted(path.parent.name for path in ROOT.glob("labs/*/lab.yml"))
 CAMPAIGNS = sorted(str(path.relative_to(ROOT / "labs")) for path in ROOT.glob("labs/*/*.yml") if path.name != "lab.yml")
 
 
-def test_there_are_labs() -> None:
+def test_each_lab_has_a_campaign_and_a_readme() -> None:
     assert {"dumbbell", "incast", "fairness"} <= set(LABS)
     assert all((ROOT / "labs" / lab / name).exists() for lab in LABS for name in ("campaign.yml", "README.md"))
     assert "incast/sizes.yml" in CAMPAIGNS
 
 
-def qbed(*words: str) -> None:
-    command = [str(Path(sys.executable).parent / "qbed"), *words]
+def qbed(*arguments: str) -> None:
+    command = [str(Path(sys.executable).parent / "qbed"), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def run(campaign: str, profile: str, out: Path) -> None:
     locked = profile == "quick" and (ROOT / "labs" / campaign).with_suffix(".lock").exists()
-    # It does what it did when that was committed.
+    # With a lock, the cells must have the committed trace hashes.
     qbed("run", f"labs/{campaign}", "--profile", profile, "--out", str(out), *(["--locked"] if locked else []))
 
 
-def ask_what_the_readme_asks(campaign: str, out: Path) -> None:
-    """Its questions to the run whose folder it names."""
+def run_queries_of_readme(campaign: str, out: Path) -> None:
+    """Run the `qbed sql` commands of a lab's README on the run folder `out`."""
     readme = (ROOT / "labs" / campaign).with_name("README.md").read_text()
     for folder, sql in re.findall(r'^    qbed sql (\S+) "(.+)"$', readme, re.MULTILINE):
         assert f"qbed run labs/{Path(campaign).parent} --profile quick --out {folder}\n" in readme
@@ -48,7 +48,7 @@ def ask_what_the_readme_asks(campaign: str, out: Path) -> None:
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-def test_the_quick_profile_of(campaign: str, tmp_path: Path) -> None:
+def test_the_quick_profile_is_complete_and_consistent(campaign: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run(campaign, "quick", out)
     cells = duckdb.sql(f"SELECT status, contradictions FROM '{out}/cells.parquet'").fetchall()
@@ -60,11 +60,11 @@ def test_the_quick_profile_of(campaign: str, tmp_path: Path) -> None:
     assert offered == accounted > 0
     assert (out / "report.html").stat().st_size > 10_000
     assert list((out / "figures").glob("*.png"))
-    ask_what_the_readme_asks(campaign, out)
+    run_queries_of_readme(campaign, out)
 
 
-def test_a_profile_compares_the_kernels_switches_with_those_in_p4(tmp_path: Path) -> None:
-    """One lab; `make p4-campaigns` runs the profile of all."""
+def test_a_profile_compares_linux_and_p4_switches(tmp_path: Path) -> None:
+    """Run the profile `switch` of one lab; `make p4-campaigns` runs those of all labs."""
     out = tmp_path / "run"
     run("dumbbell/campaign.yml", "switch", out)
     verdicts = json.loads((out / "claims.json").read_text())
@@ -73,15 +73,15 @@ def test_a_profile_compares_the_kernels_switches_with_those_in_p4(tmp_path: Path
     assert {"queue-linux", "queue-bmv2", "marks-linux", "marks-bmv2"} <= drawn
 
 
-def test_the_radio_links_trace_is_what_its_formula_gives() -> None:
+def test_the_radio_links_trace_equals_its_formula() -> None:
     written = (ROOT / "labs/mobile/radio.trace").read_text()
-    wanted = {name: getattr(module("labs/mobile/trace.py"), name) for name in ("text", "rate_kbps")}
-    assert wanted["text"]() == written
-    assert wanted["rate_kbps"](3000) * 40 < wanted["rate_kbps"](2980), "the handover"
+    functions = {name: getattr(module("labs/mobile/trace.py"), name) for name in ("text", "rate_kbps")}
+    assert functions["text"]() == written
+    assert functions["rate_kbps"](3000) * 40 < functions["rate_kbps"](2980), "the handover"
 
 
 def module(path: str) -> ModuleType:
-    """A script of a lab."""
+    """Load a script of a lab as a module."""
     found = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert found is not None and found.loader is not None
     loaded = importlib.util.module_from_spec(found)
@@ -89,13 +89,13 @@ def module(path: str) -> ModuleType:
     return loaded
 
 
-TWINS = """question: Does a controller do the same at every run?
+TWINS = """question: Does a controller give equal results in each run?
 axes:
   twin: [{name: one, set: {}}, {name: two, set: {}}]
 """
 
 
-def test_a_controller_does_the_same_at_every_run(tmp_path: Path) -> None:
+def test_runs_with_a_controller_are_equal(tmp_path: Path) -> None:
     lab, out = tmp_path / "lab", tmp_path / "run"
     shutil.copytree(ROOT / "labs" / "controller", lab)
     (lab / "campaign.yml").write_text(TWINS)
@@ -106,5 +106,5 @@ def test_a_controller_does_the_same_at_every_run(tmp_path: Path) -> None:
         one, two = (f"SELECT * EXCLUDE cell FROM '{out}/{table}.parquet' WHERE cell = {cell}" for cell in (0, 1))
         assert duckdb.sql(one).fetchall()
         assert duckdb.sql(f"({one} EXCEPT {two}) UNION ALL ({two} EXCEPT {one})").fetchall() == []
-    ways = f"SELECT sent_bytes FROM '{out}/queues.parquet' WHERE port IN ('s1>s2', 's1>s3') AND sent_bytes < 10e6"
-    assert len(duckdb.sql(ways).fetchall()) == 4, "without the controller three quarters of 16 MB go by one way"
+    paths = f"SELECT sent_bytes FROM '{out}/queues.parquet' WHERE port IN ('s1>s2', 's1>s3') AND sent_bytes < 10e6"
+    assert len(duckdb.sql(paths).fetchall()) == 4, "without the controller one path carries three quarters of 16 MB"

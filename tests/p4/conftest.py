@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A P4Runtime server over a switch whose ports are loops, for tests with real clients."""
+"""A P4Runtime server over a switch with loopback ports, for tests with real clients."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def loopback() -> Path:
-    """The server's executable."""
+    """Build the server, and return its executable."""
     cargo = ["tools/cargo", "build", "--quiet", "--locked", "--package", "qbed-p4runtime", "--example", "loopback"]
     built = subprocess.run(
         [*cargo, "--message-format", "json"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
     )
-    made = [json.loads(line) for line in built.stdout.splitlines()]
-    return Path(next(one["executable"] for one in made if one.get("target", {}).get("name") == "loopback"))
+    messages = [json.loads(line) for line in built.stdout.splitlines()]
+    return Path(next(one["executable"] for one in messages if one.get("target", {}).get("name") == "loopback"))
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller in the guest (tests/virtual/test_p4.py).
+"""A P4Runtime controller that runs in the guest (tests/virtual/test_p4.py).
 
     guest_controller.py PROGRAM.p4info.txtpb PROGRAM.json ADDRESS:PORT
 
-It learns from the switch's digests where addresses are, and has what is for them sent to port 2. It says `ready`, then
-for each `learned ADDRESS PORT TIME`, the last by a register. What the program gives to it, it sends out of port 2
-itself and says `given PORT`, the port where it came in.
+It learns addresses from the switch's digests, and inserts entries that forward their packets to port 2. It prints
+`ready`, then for each address `learned ADDRESS PORT TIME`, with the time from a register. It sends a packet-in out of
+port 2 and prints `packet-in PORT`, the packet's ingress port.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from finsy.p4entity import P4ValueSetMember
 PROBE = 0x0101
 
 
-def say(*words: Any) -> None:
+def write_line(*words: Any) -> None:
     print(*words, flush=True)
 
 
-async def pass_on(switch: fy.Switch) -> None:
+async def forward_packets(switch: fy.Switch) -> None:
     async for packet in switch.read_packets():
         port = packet["ingress_port"]
         await switch.write([fy.P4PacketOut(packet.payload, egress_port=2, padding=0)])
-        say("given", port)
+        write_line("packet-in", port)
 
 
 async def control(p4info: str, program: str, address: str) -> None:
@@ -37,11 +37,11 @@ async def control(p4info: str, program: str, address: str) -> None:
     async with fy.Switch("switch", address, options) as switch, asyncio.TaskGroup() as tasks:
         await switch.modify([fy.P4ValueSetEntry("probes", members=[P4ValueSetMember(PROBE)])])
         await switch.insert([fy.P4DigestEntry("learned_t", max_list_size=1, ack_timeout_ns=1_000_000_000)])
-        tasks.create_task(pass_on(switch))
+        tasks.create_task(forward_packets(switch))
         digests = switch.read_digests("learned_t")
         learned = asyncio.ensure_future(anext(digests))
-        await asyncio.sleep(0.001)  # until it listens
-        say("ready")
+        await asyncio.sleep(0.001)  # until it waits for digests
+        write_line("ready")
         while True:
             message = await learned
             learned = asyncio.ensure_future(anext(digests))
@@ -52,7 +52,7 @@ async def control(p4info: str, program: str, address: str) -> None:
                 )
                 read: Any = switch.read
                 seen = [entry.data async for entry in read([fy.P4RegisterEntry("last_seen", index=5)])]
-                say("learned", one["address"], one["port"], *seen)
+                write_line("learned", one["address"], one["port"], *seen)
             await switch.write([message.ack()])
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes schemes/NAME/p4/tests/*.stf: packets into a program and what has to come out, for `p4switch test`.
+"""Write schemes/NAME/p4/tests/*.stf: packets and the expected output of a program, for `p4switch test`.
 
     .venv/bin/python tests/p4/stf.py [--check]
 
-It shares no code with what is tested by them. The congestion header is that of tests/wire/vectors.py.
+It shares no code with the tested programs. tests/wire/vectors.py writes the congestion header.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from math import ceil
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "tests" / "wire"))
+sys.path.append(str(ROOT / "tests"))
 
-import vectors as wire  # noqa: E402
+from wire import vectors as wire  # noqa: E402
 
 UDP, TCP, ICMP = 17, 6, 1
 A, B, ELSEWHERE = "10.0.1.1", "10.0.2.1", "10.9.9.9"
 A6, B6 = "fd00:1::1", "fd00:2::1"
 ROUTER = 0x020000000000
-"""A port's own address; its neighbour's is 0x100 more."""
+"""The MAC address of port 0; port N adds N, and its neighbour 0x100 + N."""
 LICENCE = "# SPDX-License-Identifier: Apache-2.0\n# Written by tests/p4/stf.py.\n"
 
 
@@ -37,7 +37,7 @@ def number(address: str) -> str:
 
 @dataclass(frozen=True)
 class Packet:
-    """An IP packet in a frame; every field as it is to stand there."""
+    """An IP packet in a frame; the fields are written as given."""
 
     source: str = A
     destination: str = B
@@ -70,7 +70,7 @@ class Packet:
                 self.protocol,
             )
             rest = source.packed + destination.packed + self.options
-            check = 0xFFFF - wire.ones_sum(start + rest) + self.damage
+            check = 0xFFFF - wire.ones_complement_sum(start + rest) + self.damage
             return start + struct.pack("!H", check) + rest + self.transport
         content = self.transport
         following = self.protocol
@@ -95,7 +95,7 @@ class Packet:
 
 
 def udp(source: int, destination: int, payload: bytes = b"payload") -> bytes:
-    """Without a checksum."""
+    """A UDP datagram without a checksum."""
     return struct.pack("!HHHH", source, destination, 8 + len(payload), 0) + payload
 
 
@@ -103,12 +103,14 @@ def tcp(source: int, destination: int, flags: int = 0x10, payload: bytes = b"") 
     return struct.pack("!HHIIBBHHH", source, destination, 1, 2, 0x50, flags, 100, 0x1234, 0) + payload
 
 
-def passes(packet: Packet, port: int, said: str, **changes: object) -> str:
-    return f"# {said}\npacket 1 {packet.frame().hex()}\nexpect {port} {packet.routed(port, **changes).frame().hex()}$\n"
+def passes(packet: Packet, port: int, comment: str, **changes: object) -> str:
+    return (
+        f"# {comment}\npacket 1 {packet.frame().hex()}\nexpect {port} {packet.routed(port, **changes).frame().hex()}$\n"
+    )
 
 
-def dropped(frame: bytes, said: str) -> str:
-    return f"# {said}: dropped\npacket 1 {frame.hex()}\n"
+def dropped(frame: bytes, comment: str) -> str:
+    return f"# {comment}: dropped\npacket 1 {frame.hex()}\n"
 
 
 def route(prefix: str, first: int, count: int = 1, shift: int = 0) -> str:
@@ -127,7 +129,7 @@ def next_hop(hop: int) -> str:
 
 
 def routes() -> Iterator[str]:
-    """Hops have the numbers of their ports; of A's three ways to B and back, next hops 4 to 6 and 7 to 9 are a pair."""
+    """Routes and next hops, numbered by their ports. Hops 4 to 6 are the paths from A to B, 7 to 9 those back."""
     yield route("10.0.2.0/24", 2)
     yield route("10.0.2.128/25", 3)
     yield route("fd00:2::/64", 2)
@@ -141,7 +143,7 @@ def routes() -> Iterator[str]:
 
 
 def choice(packet: Packet, count: int, shift: int = 0) -> int:
-    """Which of `count` equal ways."""
+    """The index of the path that ECMP takes among `count`."""
     addresses = sorted(ipaddress.ip_address(x).packed for x in (packet.source, packet.destination))
     ports = sorted(struct.unpack("!HH", packet.transport[:4])) if packet.protocol in (UDP, TCP) else [0, 0]
     text = b"".join(addresses) + struct.pack("!HHB", *ports, packet.protocol)
@@ -205,20 +207,20 @@ NEVER = 2**32 - 1
 
 
 def stamp_settings(
-    port: int, full_bytes: int = 200 * 1514, threshold: int = 65, at_enqueue: int = 0, count_own: int = 0,
+    port: int, full_bytes: int = 200 * 1514, threshold: int = 65, at_enqueue: int = 0, count_itself: int = 0,
     middle: int = 0, reverse: int = 1, wire_time: int = 0, full_ns: int = 0,
 ) -> str:  # fmt: skip
     inverse = {full: min(2**64 // full, 2**64 - 1) if full else 0 for full in (200, full_bytes, full_ns)}
     return (
         f"add stamp port:{port} settings(threshold:{threshold}, frame_bytes:1514, wire_time:{wire_time}, "
-        f"at_enqueue:{at_enqueue}, count_own:{count_own}, middle:{middle}, reverse:{reverse}, "
+        f"at_enqueue:{at_enqueue}, count_itself:{count_itself}, middle:{middle}, reverse:{reverse}, "
         f"full_packets:200, inverse_packets:{inverse[200]}, full_bytes:{full_bytes}, "
         f"inverse_bytes:{inverse[full_bytes]}, full_ns:{full_ns}, inverse_ns:{inverse[full_ns]})\n"
     )
 
 
 def signal_packet(fields: dict[str, int], payload: bytes, family: int = 4, checksum: bool = True) -> Packet:
-    """A packet of tests/wire on its way to B."""
+    """A packet from A to B with a congestion header of tests/wire."""
     whole = wire.packet(wire.header(fields) + payload, 4, checksum=checksum)
     transport = whole[20:]
     packet = Packet(A if family == 4 else A6, B if family == 4 else B6, transport=transport)
@@ -233,7 +235,7 @@ FOLDS: dict[int, Callable[[int, int], int]] = {
 }
 
 
-def stamped(before: dict[str, int], part: int, payload: bytes, port: int, said: str, family: int = 4,
+def stamped(before: dict[str, int], part: int, payload: bytes, port: int, comment: str, family: int = 4,
             checksum: bool = True) -> str:  # fmt: skip
     after = before | {
         "signal": FOLDS[before["kind"]](before.get("signal", 0), part),
@@ -246,20 +248,20 @@ def stamped(before: dict[str, int], part: int, payload: bytes, port: int, said: 
     else:
         came, left = (replace(one, destination=f"fd02:{port:x}::1") for one in (came, left))
     came, left = (rechecked(one) if checksum else one for one in (came, left))
-    return f"# {said}\npacket 1 {came.frame().hex()}\nexpect {port} {left.routed(port).frame().hex()}$\n"
+    return f"# {comment}\npacket 1 {came.frame().hex()}\nexpect {port} {left.routed(port).frame().hex()}$\n"
 
 
 def rechecked(packet: Packet) -> Packet:
-    """UDP's checksum anew."""
+    """A packet with its UDP checksum recomputed."""
     transport = packet.transport
     addresses = b"".join(ipaddress.ip_address(x).packed for x in (packet.source, packet.destination))
     pseudo = addresses + struct.pack("!HH", UDP, len(transport)) + transport[:6] + bytes(2) + transport[8:]
-    check = (0xFFFF - wire.ones_sum(pseudo)) or 0xFFFF
+    check = (0xFFFF - wire.ones_complement_sum(pseudo)) or 0xFFFF
     return replace(packet, transport=transport[:6] + struct.pack("!H", check) + transport[8:])
 
 
 def quantized(full: int, bits: int, length: int, middle: bool) -> int:
-    """By the definition of a bin, in exact fractions."""
+    """Quantize a queue length by the definition of a bin, in exact fractions."""
     length = min(length, full)
     if full < 2**bits:
         return length
@@ -270,7 +272,7 @@ def quantized(full: int, bits: int, length: int, middle: bool) -> int:
 
 
 def stamp_folds() -> Iterator[str]:
-    """The time of a packet on a slow enough link is any part that one likes."""
+    """Packets with a chosen queueing time, by the wire time of a slow link."""
     base = wire.DATA_FIELDS | {"unit": wire.NS, "bits": 32, "hops": 0, "signal": 0}
     cases = [
         (wire.SUM, 0, 0, 0), (wire.SUM, 1, 5, 1), (wire.SUM, 2**32 - 1, 7, 2), (wire.SUM, 1, 2**64 - 1, 3),
@@ -281,11 +283,11 @@ def stamp_folds() -> Iterator[str]:
     payload = b"odd"
     for at, (kind, part, signal, hops) in enumerate(cases):
         port = 20 + at
-        yield way_out(port)
+        yield output_port(port)
         length = 14 + 20 + 8 + 88 + len(payload)
         time = ceil(Fraction(part * 65536, length))
         assert length * time >> 16 == part
-        yield stamp_settings(port, at_enqueue=1, count_own=1, wire_time=time, full_ns=NEVER)
+        yield stamp_settings(port, at_enqueue=1, count_itself=1, wire_time=time, full_ns=NEVER)
         fields = base | {"kind": kind, "signal": signal, "hops": hops}
         yield stamped(fields, part, payload, port, f"kind {kind}: {part} to {signal} behind {hops} hops")
         if part == 0:
@@ -293,38 +295,38 @@ def stamp_folds() -> Iterator[str]:
         yield stamped(fields, part, payload, port, "without a checksum", checksum=False)
 
 
-def way_out(port: int) -> str:
+def output_port(port: int) -> str:
     return route(f"10.2.{port}.0/24", port) + route(f"fd02:{port:x}::/64", port) + next_hop(port)
 
 
 def stamp_bins() -> Iterator[str]:
-    """Of a packet that counts itself, the queue's length in bytes is its own."""
+    """Quantized lengths of a queue that holds only the packet itself."""
     port = 60
     for full in (3000, 4096, 1000, 2**32 - 1, 7):
         for middle in (0, 1):
             port += 1
-            yield "\n" + way_out(port)
-            yield stamp_settings(port, full_bytes=full, count_own=1, middle=middle)
+            yield "\n" + output_port(port)
+            yield stamp_settings(port, full_bytes=full, count_itself=1, middle=middle)
             for bits in (1, 2, 4, 8, 11, 12, 13, 31, 32):
                 for more in (0, 617, 1384):
                     length = 14 + 20 + 8 + 88 + more
                     fields = wire.DATA_FIELDS | {"kind": wire.SUM, "bits": bits}
                     part = quantized(full, bits, length, bool(middle))
-                    said = f"{length} of {full} bytes in {bits} bits{', the middle' if middle else ''}: {part}"
-                    yield stamped(fields, part, bytes(more), port, said)
+                    comment = f"{length} of {full} bytes in {bits} bits{', the middle' if middle else ''}: {part}"
+                    yield stamped(fields, part, bytes(more), port, comment)
 
 
 def stamp() -> Iterator[str]:
     yield (
         LICENCE
-        + "# What a queue adds: docs/wire-format.md. Queues are empty; that packets count themselves makes lengths.\n\n"
+        + "# A queue's additions: docs/formats.md section 6. Queues are empty: packets count themselves as lengths.\n\n"
     )
     yield from routes()
     yield from stamp_folds()
-    yield "\n# IND: the packet alone is more than no packets\n" + way_out(50)
-    yield stamp_settings(50, threshold=0, count_own=1)
-    yield way_out(51) + stamp_settings(51, threshold=1, count_own=1)
-    yield way_out(52) + stamp_settings(52, count_own=1, reverse=0)
+    yield "\n# IND: the packet alone is more than no packets\n" + output_port(50)
+    yield stamp_settings(50, threshold=0, count_itself=1)
+    yield output_port(51) + stamp_settings(51, threshold=1, count_itself=1)
+    yield output_port(52) + stamp_settings(52, count_itself=1, reverse=0)
     fields = wire.DATA_FIELDS | {"kind": wire.IND, "signal": 0}
     yield stamped(fields, 1, b"", 50, "congested")
     yield stamped(fields, 0, b"", 51, "not congested")
@@ -333,7 +335,7 @@ def stamp() -> Iterator[str]:
         wire.ACK_FIELDS | {"kind": wire.SUM, "unit": wire.PACKETS}, 1, b"", 50, "an acknowledgement adds, too"
     )
     yield "\n# Nothing is added\n"
-    for said, untouched in {
+    for comment, untouched in {
         "an acknowledgement, without `reverse`": wire.ACK_FIELDS,
         "feedback": wire.FEEDBACK_FIELDS,
         "no signal is asked for": wire.DATA_FIELDS | {"kind": wire.NONE},
@@ -346,7 +348,7 @@ def stamp() -> Iterator[str]:
         "33 bits": wire.DATA_FIELDS | {"bits": 33},
     }.items():
         packet = rechecked(replace(signal_packet(untouched, b"odd"), destination="10.2.52.1"))
-        yield passes(packet, 52, said)
+        yield passes(packet, 52, comment)
     whole = rechecked(replace(signal_packet(wire.DATA_FIELDS, b""), destination="10.2.52.1"))
     for size in (0, 1, 87):
         short = replace(whole, transport=udp(wire.SENDER, wire.PORT, whole.transport[8 : 8 + size]))
@@ -359,16 +361,16 @@ def stamp() -> Iterator[str]:
     yield from stamp_bins()
 
 
-def unknown(frame: bytes, *places: tuple[int, int]) -> str:
-    """In hex, with what nobody can know left open: so many bytes from a place on."""
+def with_wildcards(frame: bytes, *places: tuple[int, int]) -> str:
+    """A frame in hex with wildcards: (offset, number of bytes)."""
     text = frame.hex()
-    for at, size in places:
-        text = text[: 2 * at] + "*" * (2 * size) + text[2 * (at + size) :]
+    for offset, size in places:
+        text = text[: 2 * offset] + "*" * (2 * size) + text[2 * (offset + size) :]
     return text
 
 
-def reflected(packet: Packet, said: str) -> str:
-    """Data of which feedback is sent: both as they leave."""
+def reflected(packet: Packet, comment: str) -> str:
+    """A data packet that the switch forwards and answers with feedback."""
     fields = {**wire.DATA_FIELDS, "flags": 1, "feedback": 63, "feedback_bits": 6}
     data = rechecked(replace(packet, transport=packet.transport[:8] + wire.header(fields) + b"payload"))
     echoed = {name: fields[name] for name in ("version", "flow", "sequence", "feedback", "feedback_bits")}
@@ -381,8 +383,10 @@ def reflected(packet: Packet, said: str) -> str:
     )  # fmt: skip
     frame = feedback.frame()
     udp_at = len(frame) - 96
-    wanted = unknown(frame, (udp_at + 6, 2), (udp_at + 8 + 40, 8))
-    return f"# {said}\npacket 1 {packet.frame().hex()}\nexpect 2 {data.routed(2).frame().hex()}$\nexpect 1 {wanted}$\n"
+    wanted = with_wildcards(frame, (udp_at + 6, 2), (udp_at + 8 + 40, 8))
+    return (
+        f"# {comment}\npacket 1 {packet.frame().hex()}\nexpect 2 {data.routed(2).frame().hex()}$\nexpect 1 {wanted}$\n"
+    )
 
 
 def congestion_point() -> Iterator[str]:
@@ -403,10 +407,10 @@ def congestion_point() -> Iterator[str]:
     yield reflected(replace(six, dsfield=0xB9), "IPv6")
     yield reflected(replace(packet, options=bytes([1, 1, 1, 0]), vlans=(5, 6)), "without options, with VLAN tags")
     yield reflected(replace(six, extensions=((0, bytes(6)), (60, bytes(14)))), "without extension headers")
-    nobody = rechecked(replace(packet, source=ELSEWHERE))
+    unroutable = rechecked(replace(packet, source=ELSEWHERE))
     fields = {**wire.DATA_FIELDS, "flags": 1, "feedback": 63, "feedback_bits": 6}
-    left = rechecked(replace(nobody, transport=nobody.transport[:8] + wire.header(fields) + b"payload"))
-    yield passes(nobody, 2, "there is no route to the source", transport=left.transport)
+    left = rechecked(replace(unroutable, transport=unroutable.transport[:8] + wire.header(fields) + b"payload"))
+    yield passes(unroutable, 2, "there is no route to the source", transport=left.transport)
     yield passes(signal_packet(wire.ACK_FIELDS, b""), 2, "acknowledgements are left alone")
     yield "\ncheck_counter reflected(2) packets == 5\ncheck_counter routed(0) packets == 4\n"
 
@@ -427,7 +431,7 @@ if __name__ == "__main__":
     check = sys.argv[1:] == ["--check"]
     for path, text in files().items():
         if check and (not path.is_file() or path.read_text() != text):
-            sys.exit(f"{path.relative_to(ROOT)} is not as tests/p4/stf.py writes it")
+            sys.exit(f"{path.relative_to(ROOT)} differs from the output of tests/p4/stf.py")
         if not check:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of others, unmodified, before the P4Runtime server: p4runtime-shell and p4net.
+"""The P4Runtime server with unmodified third-party clients: p4runtime-shell and p4net.
 
-Each has a Python environment of its own, as its lock says (clients/*.lock), outside the clone: they need versions of
-protobuf that finsy does not go with.
+Each client has a virtual environment in the cache with the versions of clients/*.lock, as it needs a version of
+protobuf that is incompatible with finsy.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ LIMIT_S = 120
 
 
 def environment(name: str) -> Path:
-    """The client's Python, made once a machine."""
+    """Create the client's virtual environment once a machine, and return its Python."""
     lock = CLIENTS / f"{name}.lock"
     key = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     place = Path(os.environ.get("QBED_CACHE") or caches / "qbed") / "clients" / f"{name}-{key}"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=place.parent))
+        created = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=place.parent))
         try:
-            subprocess.run([sys.executable, "-m", "venv", made], check=True)
+            subprocess.run([sys.executable, "-m", "venv", created], check=True)
             install = "pip install --quiet --disable-pip-version-check --require-hashes -r"
-            subprocess.run([made / "bin" / "python", "-m", *install.split(), lock], check=True)
-            made.rename(place)
+            subprocess.run([created / "bin" / "python", "-m", *install.split(), lock], check=True)
+            created.rename(place)
         except OSError:
-            assert place.exists(), "another test has made it meanwhile"
+            assert place.exists(), "another test has created it meanwhile"
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(created, ignore_errors=True)
     return place / "bin" / "python"
 
 
 @pytest.fixture
 def probes(tmp_path: Path) -> Path:
-    """A WriteRequest: packets of the kind 0x0101 are parsed."""
+    """A file with a WriteRequest that adds the kind 0x0101 to the parser's value set."""
     p4info = (PROGRAMS / "everything.p4info.txtpb").read_text()
     preamble = p4info.split("value_sets {", 1)[1]
     number = preamble.split("id:", 1)[1].split(None, 1)[0]
@@ -66,12 +66,12 @@ def run(name: str, *arguments: str | Path) -> str:
 PIPELINE = (PROGRAMS / "everything.p4info.txtpb", PROGRAMS / "everything.json")
 
 
-def test_p4runtime_shell(address: str, probes: Path) -> None:
+def test_p4runtime_shell_works(address: str, probes: Path) -> None:
     assert "all done" in run("shell", address, *PIPELINE, probes)
 
 
-def test_p4net(address: str, tmp_path: Path) -> None:
+def test_p4net_works(address: str, tmp_path: Path) -> None:
     p4info = tmp_path / "p4info.txtpb"
-    # Its protobuf, made to read messages in Python, cannot read a map: the types of digests, which it cannot use.
+    # p4net's protobuf cannot parse maps, such as the types of digests, which p4net does not use.
     p4info.write_text(PIPELINE[0].read_text().split("digests {")[0])
     assert "all done" in run("p4net", address, p4info, PIPELINE[1])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller that is killed half-way: what it had asked for wholly is done, of the rest nothing, and others go on.
+"""A controller that is killed: the server applies its complete requests, no part of incomplete ones, and goes on.
 
-Its bytes go through a relay, which stops where the test says; so half-way is the same place each time.
+A relay between them stops after a given number of bytes, so the request is cut at the same place each time.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import finsy as fy
 import pytest
+
+from qbed_testing.p4runtime import read_entities
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "crates" / "p4runtime" / "tests" / "programs"
@@ -22,39 +23,39 @@ PIPELINE = (PROGRAMS / "everything.p4info.txtpb", PROGRAMS / "everything.json")
 OPTIONS = fy.SwitchOptions(p4info=PIPELINE[0], p4blob=PIPELINE[1])
 CLIENT = Path(__file__).parent / "clients" / "killed_client.py"
 HALF_WAY = 300_000
-"""Bytes of requests that have some 900,000."""
-FOREVER = 1 << 40
+"""Bytes after which requests of about 900,000 bytes are cut."""
+UNLIMITED = 1 << 40
 SOON_S = 60
 
 
 class Relay:
-    """To the server; stops after so many bytes there; brings nothing back while it is told so."""
+    """Forwards bytes to the server up to a limit, and back unless `mute` is set."""
 
     def __init__(self, server: str) -> None:
         self.host, self.port = server.split(":")
-        self.there = FOREVER
+        self.limit = UNLIMITED
         self.mute = False
         self.stopped = asyncio.Event()
-        self.gone = asyncio.Event()
+        self.closed = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         onward, answers = await asyncio.open_connection(self.host, self.port)
-        answering = asyncio.create_task(self.answer(onward, writer))
-        await self.ask(reader, answers)
-        answering.cancel()
+        replies_task = asyncio.create_task(self.forward_replies(onward, writer))
+        await self.forward_requests(reader, answers)
+        replies_task.cancel()
         answers.close()
         writer.close()
-        self.gone.set()
+        self.closed.set()
 
-    async def ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
-            writer.write(data[: self.there])
+            writer.write(data[: self.limit])
             await writer.drain()
-            if self.there < len(data):
+            if self.limit < len(data):
                 self.stopped.set()
-            self.there = max(self.there - len(data), 0)
+            self.limit = max(self.limit - len(data), 0)
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward_replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             if not self.mute:
                 writer.write(data)
@@ -63,10 +64,10 @@ class Relay:
 
 @asynccontextmanager
 async def relay(server: str) -> AsyncIterator[tuple[str, Relay]]:
-    carried = Relay(server)
-    async with await asyncio.start_server(carried.serve, "127.0.0.1", 0) as listening:
+    relayed = Relay(server)
+    async with await asyncio.start_server(relayed.serve, "127.0.0.1", 0) as listening:
         host, port = listening.sockets[0].getsockname()
-        yield f"{host}:{port}", carried
+        yield f"{host}:{port}", relayed
 
 
 def switch(address: str, election_id: int) -> fy.Switch:
@@ -74,15 +75,15 @@ def switch(address: str, election_id: int) -> fy.Switch:
 
 
 async def entries(switch: fy.Switch) -> tuple[int, int]:
-    """Of hosts, of routes."""
-    read: Any = switch.read  # its overloads are typed as coroutines
-    tables = [entry.table_id async for entry in read([fy.P4TableEntry("hosts"), fy.P4TableEntry("routes")])]
+    """The number of entries of the tables hosts and routes."""
+    wanted = (fy.P4TableEntry("hosts"), fy.P4TableEntry("routes"))
+    tables = [entry.table_id for entry in await read_entities(switch, *wanted)]
     return tables.count("hosts"), tables.count("routes")
 
 
-async def killed(server: str, what: str, kb: int, when: str, expected: tuple[int, int]) -> None:
-    """By SIGKILL: idle; half-way in its request; when what it asked for is done, of which it knows nothing."""
-    async with relay(server) as (address, carried):
+async def kill_controller(server: str, what: str, kb: int, when: str, expected: tuple[int, int]) -> None:
+    """Kill a controller while it is idle, within its request, or after the request but before the reply."""
+    async with relay(server) as (address, relayed):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, CLIENT, address, *PIPELINE, what, str(kb)),
             stdin=asyncio.subprocess.PIPE,
@@ -90,22 +91,22 @@ async def killed(server: str, what: str, kb: int, when: str, expected: tuple[int
         )
         assert process.stdin and process.stdout
         assert await process.stdout.readline() == b"ready\n"
-        carried.mute = when == "done"
+        relayed.mute = when == "done"
         if when == "half-way":
-            carried.there = HALF_WAY
+            relayed.limit = HALF_WAY
         process.stdin.write(b"\n")
         if when == "idle":
             assert await process.stdout.readline() == b"done\n"
         elif when == "half-way":
-            await carried.stopped.wait()
+            await relayed.stopped.wait()
         else:
             async with switch(server, 5) as backup:
                 while await entries(backup) != expected:
                     await asyncio.sleep(0.01)
         process.kill()
         await process.wait()
-        assert await process.stdout.read() == b"", "it was killed before it had an answer"
-        await carried.gone.wait()
+        assert await process.stdout.read() == b"", "the controller received a reply before it was killed"
+        await relayed.closed.wait()
 
 
 @pytest.mark.parametrize(
@@ -118,10 +119,12 @@ async def killed(server: str, what: str, kb: int, when: str, expected: tuple[int
         ("pipeline", 20, "done", (0, 0)),
     ],
 )
-def test_killed(address: str, what: str, kb: int, when: str, expected: tuple[int, int]) -> None:
+def test_complete_requests_of_a_killed_controller_are_applied(
+    address: str, what: str, kb: int, when: str, expected: tuple[int, int]
+) -> None:
     async def session() -> None:
         async with asyncio.timeout(SOON_S):
-            await killed(address, what, kb, when, expected)
+            await kill_controller(address, what, kb, when, expected)
             async with switch(address, 21) as following:
                 assert following.is_primary
                 assert await entries(following) == expected

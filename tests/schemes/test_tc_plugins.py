@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tc` knows the schemes by the plugins that kernel/tc-plugins.sh builds: what it sets, it shows."""
+"""`tc` and `ip` with the plugins of kernel/tc-plugins.sh set and show the options of schemes and links."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ SHOWN = {
     ),
     "stamp": (
         "stamp limit 128kb threshold 20p at_enqueue on exponent 2 middle on reverse off rate 10gbit",
-        "limit 128Kb threshold 20p at_enqueue on count_own off exponent 2 fine_at_full off middle on reverse off rate",
+        "limit 128Kb threshold 20p at_enqueue on count_itself off exponent 2 fine_at_full off middle on reverse off "
+        "rate",
         "stamped 0 left_out 0 unknown_version 0 too_short 0 malformed 0 no_rate 0 no_memory 0 dropped 0 largest 0",
     ),
     "qcn": (
@@ -54,36 +55,36 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("scheme", SHOWN)
-def test_tc_shows_what_it_sets(plugins: None, live_lab: Callable[[str], Any], scheme: str) -> None:
-    asked, shown, statistics = SHOWN[scheme]
-    with live_lab(LAB.replace("SCHEME", scheme)) as lab:
+def test_tc_shows_what_it_sets(tc_plugins: None, running_lab: Callable[[str], Any], scheme: str) -> None:
+    options, shown, statistics = SHOWN[scheme]
+    with running_lab(LAB.replace("SCHEME", scheme)) as lab:
         status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth1", "root", "pfifo")
         assert status == 0, output
-        # a register array is shared: the one that the lab made goes first
+        # ports share a register array, so the lab's qdisc must be removed first
         status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", "pfifo")
         assert status == 0, output
-        status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *asked.split())
+        status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *options.split())
         assert status == 0, output
         status, output = lab.run("s1", *TC, "-s", "qdisc", "show", "dev", "eth0")
         assert status == 0, output
         assert shown in " ".join(output.split()), output
         assert statistics in " ".join(output.split()), output
-        status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", asked.split()[0], "nonsense")
+        status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", options.split()[0], "nonsense")
         assert status != 0
         assert "Usage" in output
 
 
-def test_the_kernel_says_what_it_refuses(plugins: None, live_lab: Callable[[str], Any]) -> None:
-    with live_lab(LAB.replace("SCHEME", "rpm")) as lab:
-        for words, said in {
+def test_the_kernels_error_is_shown(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:
+    with running_lab(LAB.replace("SCHEME", "rpm")) as lab:
+        for options, message in {
             "limit 10p registers 3": "power of two",
             "limit 10p registers 128": "chosen at creation",
             "limit 10p per_port on": "chosen at creation",
             "target 1ms": "needs a limit",
         }.items():
-            status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", "rpm", *words.split())
-            assert status != 0, words
-            assert said in output, output
+            status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", "rpm", *options.split())
+            assert status != 0, options
+            assert message in output, output
         status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", "pfifo")
         status, output = lab.run(
             "s1", *TC, "qdisc", "add", "dev", "eth0", "root", "rpm", "limit", "1p", "registers", "8"
@@ -92,27 +93,29 @@ def test_the_kernel_says_what_it_refuses(plugins: None, live_lab: Callable[[str]
         assert "share their registers" in output
 
 
-def test_probabilities_the_wrong_way_round_are_refused(plugins: None, live_lab: Callable[[str], Any]) -> None:
-    with live_lab(LAB.replace("SCHEME", "qcn")) as lab:
-        words = "qcn limit 10p sample_least 10% sample_most 5%"
-        status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *words.split())
+def test_a_minimum_probability_above_the_maximum_is_refused(
+    tc_plugins: None, running_lab: Callable[[str], Any]
+) -> None:
+    with running_lab(LAB.replace("SCHEME", "qcn")) as lab:
+        options = "qcn limit 10p sample_least 10% sample_most 5%"
+        status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *options.split())
         assert status != 0
         assert "sample_least is more than sample_most" in output
 
 
-def test_a_ramp_the_wrong_way_round_is_refused(plugins: None, live_lab: Callable[[str], Any]) -> None:
-    with live_lab(LAB.replace("SCHEME", "dualpi2")) as lab:
-        words = "qdualpi2 limit 10p ramp_least 2ms ramp_most 1ms"
-        status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *words.split())
+def test_a_ramp_with_its_start_above_its_end_is_refused(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:
+    with running_lab(LAB.replace("SCHEME", "dualpi2")) as lab:
+        options = "qdualpi2 limit 10p ramp_least 2ms ramp_most 1ms"
+        status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *options.split())
         assert status != 0
         assert "ramp_least is more than ramp_most" in output
 
 
-def test_ip_makes_links_in_a_running_lab(plugins: None, live_lab: Callable[[str], Any]) -> None:
-    with live_lab(LAB.replace("SCHEME", "droptail")) as lab:
+def test_ip_makes_links_in_a_running_lab(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:
+    with running_lab(LAB.replace("SCHEME", "droptail")) as lab:
         ip = ("env", "IP_LIB_DIR=/mnt/tc", "ip")
-        asked = "rate 2.5gbit delay 7us overhead 24 peer qb peer-rate 40mbit peer-delay 1ms peer-loss 50%"
-        status, output = lab.run("h1", *ip, "link", "add", "qa", "type", "qlink", *asked.split())
+        options = "rate 2.5gbit delay 7us overhead 24 peer qb peer-rate 40mbit peer-delay 1ms peer-loss 50%"
+        status, output = lab.run("h1", *ip, "link", "add", "qa", "type", "qlink", *options.split())
         assert status == 0, output
         status, output = lab.run("h1", *ip, "-d", "link", "show", "qa")
         assert status == 0, output

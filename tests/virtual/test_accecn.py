@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accurate ECN (RFC 9768), where the guest's kernel knows it; elsewhere a host that asks for it is refused."""
+"""Accurate ECN (RFC 9768) on kernels that support it; other kernels refuse the sysctl."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from qbed.substrates import CellError
 from qbed.substrates.toolchain import find_toolchain
 
-from cells import Observed, stored
-from pcap import read_pcap
+from qbed_testing.cells import CellOutput, store_tables
+from qbed_testing.pcap import read_pcap
 
 LAB = """
 name: accecn
@@ -24,32 +24,32 @@ workload: [flow: {from: h1, to: h2, size: 1 MB, start: 1 ms}]
 capture: [h2>s1, s1>h2]
 duration: 400 ms
 """
-WITHOUT = {"6.12"}
+SERIES_WITHOUT = {"6.12"}
 TCP = 6
 SYN, ACK = 0x02, 0x10
 AE, CWR, ECE = 0x100, 0x80, 0x40
 
 
 def flags(frame: bytes) -> int:
-    """Of a TCP segment in IPv4, with the bit that RFC 9768 calls AE."""
+    """The flags of a TCP segment over IPv4, including AE of RFC 9768."""
     return int.from_bytes(frame[46:48]) & 0x1FF
 
 
 @pytest.mark.parametrize("tcp", ["dctcp", "dctcp1", "dctcp_ect1", "cubic"])
-def test_hosts_negotiate_it(run_cell: Callable[..., Observed], tmp_path: Path, tcp: str) -> None:
+def test_hosts_negotiate_accurate_ecn(run_cell: Callable[..., CellOutput], tmp_path: Path, tcp: str) -> None:
     lab = LAB.replace("CONTROL", tcp)
-    if find_toolchain().manifest.kernel_series in WITHOUT:
+    if find_toolchain().manifest.kernel_series in SERIES_WITHOUT:
         with pytest.raises(CellError, match=r"net/ipv4/tcp_ecn = 3: Invalid argument"):
             run_cell(lab)
         return
     cell = run_cell(lab)
     (tmp_path / "tables").mkdir()
-    row, table = stored(cell, tmp_path / "tables")
+    row, table = store_tables(cell, tmp_path / "tables")
     (flow,) = table("flows")
     assert (row["status"], row["contradictions"], flow["status"]) == ("complete", [], "complete")
     assert flow["ecn"] and flow["ce_marks"] > 0
     segments = [packet.data for packet in read_pcap(cell.out / "h2-eth0.pcap") if packet.data[23] == TCP]
-    asked, answered = (flags(segment) for segment in segments[:2])
-    assert asked == SYN | AE | CWR | ECE
-    assert answered & (SYN | ACK) == SYN | ACK
-    assert answered & (AE | CWR | ECE) not in (0, ECE), "the answer is RFC 3168's"
+    syn, syn_ack = (flags(segment) for segment in segments[:2])
+    assert syn == SYN | AE | CWR | ECE
+    assert syn_ack & (SYN | ACK) == SYN | ACK
+    assert syn_ack & (AE | CWR | ECE) not in (0, ECE), "the SYN-ACK negotiates classic ECN (RFC 3168)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capture on a link that goes down pauses, and goes on when the link is up again; it shows what a wire carries."""
+"""Captures pause while their link is down and resume when it is up; captured frames have valid checksums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pcap import checksum_is_right, read_pcap
+from qbed_testing.pcap import has_valid_checksum, read_pcap
 
 MS = 1_000_000
 LAB = """
@@ -30,11 +30,11 @@ DOWN, UP = "{{at: {}, link: h1-s1, state: down}}", "{{at: {}, link: h1-s1, state
 @pytest.mark.parametrize(
     "times", [("10 ms", "20 ms"), ("9990 us", "9991 us", "10010 us", "10011 us"), ("2 ms", "20 ms")]
 )
-def test_it_pauses_with_the_link(run_cell: Callable[..., Any], times: tuple[str, ...]) -> None:
+def test_a_capture_pauses_with_its_link(run_cell: Callable[..., Any], times: tuple[str, ...]) -> None:
     events = ", ".join((DOWN, UP)[i % 2].format(time) for i, time in enumerate(times))
     cell = run_cell(LAB.format(events=events))
     assert [flow["status"] for flow in cell.flows()][-1] == "complete"
-    for name in ("h1-eth0", "s1-eth0"):  # the two ends of the link that fails
+    for name in ("h1-eth0", "s1-eth0"):  # both ends of the failing link
         packets = [packet.time_ns for packet in read_pcap(cell.out / f"{name}.pcap")]
         assert [time for time in packets if time < 2 * MS] and [time for time in packets if time > 30 * MS], name
         assert not [time for time in packets if 10.5 * MS < time < 19.5 * MS], name
@@ -42,14 +42,14 @@ def test_it_pauses_with_the_link(run_cell: Callable[..., Any], times: tuple[str,
     assert sum(packet.length for packet in full) > 100_000, "frames are missing"
 
 
-def test_one_that_stays_down_keeps_what_came_before(run_cell: Callable[..., Any]) -> None:
+def test_a_capture_keeps_packets_from_before_the_failure(run_cell: Callable[..., Any]) -> None:
     cell = run_cell(LAB.format(events=DOWN.format("10 ms")))
     packets = [packet.time_ns for packet in read_pcap(cell.out / "h1-eth0.pcap")]
     assert packets and max(packets) < 10 * MS
 
 
-WHOLE = """
-name: whole
+BOTH_FAMILIES = """
+name: families
 topology: {{star: {{hosts: 2}}}}
 links: {{default: {{rate: 1 Gbit/s, delay: 5 us}}}}
 switches: {{default: {{scheme: droptail, buffer: 1 MB}}}}
@@ -58,18 +58,18 @@ workload:
   - flow: {{from: h1, to: h2, size: 50 KB, family: 4}}
   - flow: {{from: h1, to: h2, size: 50 KB, family: 6}}
   - udp: {{from: h2, to: h1, rate: 10 Mbit/s, packet: 501 B, start: 0 ms, stop: 5 ms}}
-capture: [{{end: "{where}", snaplen: 64 KB}}]
+capture: [{{end: "{end}", snaplen: 64 KB}}]
 duration: 10 ms
 """
 
 
-@pytest.mark.parametrize("where", ["h1>s1", "s1>h1", "s1>h2", "h2>s1"])
-def test_checksums_are_right_wherever_it_is(run_cell: Callable[..., Any], where: str) -> None:
-    """Links leave them out where nobody looks: here one looks, and the frame goes on as it should."""
-    cell = run_cell(WHOLE.format(where=where))
+@pytest.mark.parametrize("end", ["h1>s1", "s1>h1", "s1>h2", "h2>s1"])
+def test_captured_frames_have_valid_checksums(run_cell: Callable[..., Any], end: str) -> None:
+    """Links omit checksums of frames that are not captured; a captured frame has them."""
+    cell = run_cell(BOTH_FAMILIES.format(end=end))
     assert {flow["status"] for flow in cell.flows()} == {"complete"}
     (capture,) = cell.out.glob("*.pcap")
     frames = [packet.data for packet in read_pcap(capture) if packet.data[12:14] in (b"\x08\x00", b"\x86\xdd")]
     frames = [data for data in frames if data[23 if data[12] == 8 else 20] in (6, 17)]
     assert len(frames) > 80
-    assert all(map(checksum_is_right, frames))
+    assert all(map(has_valid_checksum, frames))

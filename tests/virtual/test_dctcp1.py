@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tcp: dctcp1`: windows of one segment, each segment acknowledged at once with its own mark."""
+"""`tcp: dctcp1`: windows of one segment, and an immediate acknowledgement with the mark of each segment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from qbed.substrates.containers.placement import Machine, place
 
-from cells import Observed, plan_of, stored
+from qbed_testing.cells import CellOutput, store_tables, write_plan
 
 LAB = """
 name: dctcp1
@@ -31,13 +31,13 @@ duration: 100 ms
 ECN = "ecn, buffer: 400 KB, threshold: 4 packets"
 
 
-def test_its_windows_fall_to_one_segment(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
-    """Where nothing is lost, DCTCP's windows end at two packets of each sender, and those wait; its need not."""
+def test_windows_fall_to_one_segment(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
+    """Without loss, DCTCP's windows fall to two packets per sender; dctcp1's fall to one, so its queue is shorter."""
     waiting, windows = {}, {}
     for tcp in ("dctcp", "dctcp1"):
         cell = run_cell(LAB.format(scheme=ECN, tcp=tcp, receiver=tcp))
         (tmp_path / tcp).mkdir()
-        row, table = stored(cell, tmp_path / tcp)
+        row, table = store_tables(cell, tmp_path / tcp)
         assert (row["status"], row["contradictions"], row["dropped_packets"], row["timeouts"]) == ("complete", [], 0, 0)
         windows[tcp] = [
             sample["cwnd"] for sample in table("tcp_info") if sample["cwnd"] and sample["time_ns"] > 5_000_000
@@ -49,24 +49,24 @@ def test_its_windows_fall_to_one_segment(run_cell: Callable[..., Observed], tmp_
     assert waiting["dctcp1"] < waiting["dctcp"]
 
 
-def test_every_segment_is_acknowledged_at_once(run_cell: Callable[..., Observed]) -> None:
+def test_each_segment_is_acknowledged_immediately(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(LAB.format(scheme=ECN, tcp="dctcp1", receiver="dctcp1"))
     data = np.concatenate(cell.taps("s1>h1")["events"])
     sent = int((data["op"] == 2).sum())
-    answers = cell.counters().queues[cell.queue("h1>s1")].packets
-    assert answers >= sent - 3 * 20, "an acknowledgement for each segment but SYN, ACK and FIN"
+    acks = cell.counters().queues[cell.queue("h1>s1")].packets
+    assert acks >= sent - 3 * 20, "an acknowledgement for each segment except SYN, ACK and FIN"
 
 
 @pytest.mark.parametrize("scheme", ["droptail, buffer: 30 KB", ECN])
-def test_without_ecn_it_is_reno(run_cell: Callable[..., Observed], scheme: str) -> None:
-    """The same to the frame: where the receiver has no ECN, no packet is capable of it and losses halve windows."""
-    ours, reno = (run_cell(LAB.format(scheme=scheme, tcp=tcp, receiver="reno")) for tcp in ("dctcp1", "reno"))
-    rows = [[flow | {"congestion_control": "reno"} for flow in cell.flows()] for cell in (ours, reno)]
+def test_without_ecn_dctcp1_equals_reno(run_cell: Callable[..., CellOutput], scheme: str) -> None:
+    """If the receiver has no ECN, no packet is ECN-capable and losses halve windows, as with Reno."""
+    dctcp1, reno = (run_cell(LAB.format(scheme=scheme, tcp=tcp, receiver="reno")) for tcp in ("dctcp1", "reno"))
+    rows = [[flow | {"congestion_control": "reno"} for flow in cell.flows()] for cell in (dctcp1, reno)]
     assert rows[0] == rows[1]
 
 
-def test_a_machine_without_it_lends_its_hosts_the_labs_kernel(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, LAB.format(scheme=ECN, tcp="dctcp1", receiver="dctcp1"))
+def test_hosts_run_on_the_labs_kernel_if_the_machine_has_no_dctcp1(tmp_path: Path) -> None:
+    plan = write_plan(tmp_path, LAB.format(scheme=ECN, tcp="dctcp1", receiver="dctcp1"))
     assert "tcp_dctcp1" in plan.modules
     placed = place(plan, Machine(tmp_path))
     assert not placed.host_kernel and any("has no dctcp1" in note for note in placed.notes)
@@ -92,13 +92,13 @@ duration: 150 ms
 """
 
 
-def test_ect1_is_the_congestion_controls_alone(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
-    """A connection that gets another control in mid-life has the codepoint of that one, and back; on IPv4 and IPv6."""
-    row, table = stored(run_cell(CHANGED), tmp_path)
+def test_the_congestion_control_decides_the_codepoint(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
+    """An established connection gets the codepoint of its new congestion control, on IPv4 and IPv6."""
+    row, table = store_tables(run_cell(CHANGED), tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     assert [flow["ce_marks"] > 0 for flow in table("flows")] == [True, True]
-    seen: dict[str, set[str]] = {}
+    codepoints: dict[str, set[str]] = {}
     for found in table("sojourn_windows"):
         if found["port"] == "s1>h2" and found["packets"]:
-            seen.setdefault(found["span"], set()).add(found["ecn"])
-    assert seen == {"first": {"ect1"}, "between": {"ect0"}, "last": {"ect1"}}
+            codepoints.setdefault(found["span"], set()).add(found["ecn"])
+    assert codepoints == {"first": {"ect1"}, "between": {"ect0"}, "last": {"ect1"}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured equals arithmetic: times to the nanosecond, rates to the byte, occupancies to the last event."""
+"""Measurements equal computed values: times to the nanosecond, rates to the byte, occupancies to the event."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cells import stored
-from pcap import read_pcap
+from qbed_testing.cells import store_tables
+from qbed_testing.pcap import read_pcap
 
 HEADERS = 14 + 20 + 8  # Ethernet, IPv4, UDP: a frame without preamble and FCS, as everywhere in qbed
 TCP_SHARE = Fraction(1448, 1514)  # payload in a full frame, with TCP time stamps
@@ -33,7 +33,7 @@ duration: 100 ms
 
 
 def serialization_ns(frame_bytes: int, rate_bps: int) -> int:
-    """Of a lone frame, to the nearest nanosecond."""
+    """The serialization time of a frame, to the nearest nanosecond."""
     return int(Fraction(frame_bytes * 8 * 10**9, rate_bps) + Fraction(1, 2))
 
 
@@ -42,11 +42,11 @@ def serialization_ns(frame_bytes: int, rate_bps: int) -> int:
     [
         ("10 Gbit/s", 10**10, "5 us", 5000),
         ("1 Gbit/s", 10**9, "40 us", 40_000),
-        ("7 Gbit/s", 7 * 10**9, "1234 ns", 1234),  # nothing divides
+        ("7 Gbit/s", 7 * 10**9, "1234 ns", 1234),  # no integer divisions
         ("100 Gbit/s", 10**11, "0 us", 0),
     ],
 )
-def test_one_way_times_equal_arithmetic(
+def test_one_way_times_equal_the_computed_times(
     run_cell: Callable[..., Any], rate: str, rate_bps: int, delay: str, delay_ns: int
 ) -> None:
     payloads = [18, 46, 98, 511, 1000, 1042, 1472]
@@ -59,24 +59,24 @@ def test_one_way_times_equal_arithmetic(
     received = [packet for packet in read_pcap(cell.out / "h2-eth0.pcap") if packet.udp_payload is not None]
     assert [packet.udp_payload for packet in sent] == payloads
     assert [packet.time_ns for packet in sent] == [(1 + number) * 1_000_000 for number in range(len(payloads))]
-    measured = [there.time_ns - here.time_ns for here, there in zip(sent, received, strict=True)]
+    measured = [receipt.time_ns - departure.time_ns for departure, receipt in zip(sent, received, strict=True)]
     assert measured == [2 * (serialization_ns(HEADERS + size, rate_bps) + delay_ns) for size in payloads]
 
 
-def test_idle_round_trip_equals_arithmetic(live_lab: Any) -> None:
+def test_an_idle_round_trip_equals_the_computed_time(running_lab: Any) -> None:
     text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
-    with live_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
+    with running_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
         status, output = lab.run("h1", "ping", "-c", "3", "-i", "0.2", "-s", "1000", "10.0.0.3")
     assert status == 0, output
     frame = 14 + 20 + 8 + 1000
     expected_us = (4 * (serialization_ns(frame, 10**10) + 5000)) / 1000
     times = [float(time) * 1000 for time in re.findall(r"time=([0-9.]+) ms", output)]
     assert len(times) == 3
-    # ping pays for its own system calls and prints microseconds
+    # ping includes its system calls and prints microseconds
     assert all(expected_us - 1 <= time <= expected_us + 6 for time in times), (times, expected_us)
 
 
-LOOK = """
+READ_CLOCK_PAGE = """
 import errno, mmap, os, struct, time
 
 gate = os.open("/dev/qgate", os.O_RDWR)
@@ -93,20 +93,20 @@ except OSError as error:
 """
 
 
-def test_the_clocks_page_is_the_clock(live_lab: Any) -> None:
-    """The agent reads it instead of asking the kernel (docs/formats.md §2); nobody can write it."""
+def test_the_clock_page_equals_the_clock(running_lab: Any) -> None:
+    """The agent reads the page instead of calling the kernel (docs/formats.md §2); it is read-only."""
     text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
-    with live_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
-        status, output = lab.run("h1", "python3", "-c", LOOK)
+    with running_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
+        status, output = lab.run("h1", "python3", "-c", READ_CLOCK_PAGE)
     assert (status, output.strip()) == (0, "EPERM")
 
 
-def test_rate_is_exact_to_the_byte_over_a_second(run_cell: Callable[..., Any]) -> None:
-    """A saturated link begins a frame at every multiple of the frame's time: 8 x 1042 / 1 Gbit/s = 8336 ns."""
+def test_a_links_rate_is_exact_over_a_second(run_cell: Callable[..., Any]) -> None:
+    """A saturated link starts a frame at each multiple of the frame time: 8 x 1042 / 1 Gbit/s = 8336 ns."""
     text = PAIR.replace("capture: [h1>s1, h2>s1]\n", "").replace("100 ms", "1 s")
     workload = "  - udp: {from: h1, to: h2, rate: 1.1 Gbit/s, packet: 1000 B}"
     cell = run_cell(text.format(rate="1 Gbit/s", delay="40 us", workload=workload))
-    frames = -(-(10**9) // 8336)  # those that begin before the end
+    frames = -(-(10**9) // 8336)  # frames that start before the end
     sender = cell.counters().links[0].a
     assert sender.sent == frames
     assert sender.tx_bytes == frames * 1042
@@ -114,7 +114,7 @@ def test_rate_is_exact_to_the_byte_over_a_second(run_cell: Callable[..., Any]) -
 
 @pytest.mark.parametrize("flows", [1, 8, 36])
 def test_concurrent_flows_fill_the_link(run_cell: Callable[..., Any], flows: int) -> None:
-    """Between 100 and 200 ms, all flows together get what one sender could: nobody burns the others' time."""
+    """From 100 to 200 ms, the flows together have the goodput of a single sender."""
     text = f"""
 name: fill
 topology: {{dumbbell: {{left: {flows}, right: {flows}}}}}
@@ -136,12 +136,12 @@ duration: DURATION
 
 
 @pytest.mark.parametrize("streams", [1, 36])
-def test_unmodified_iperf3_fills_the_link(live_lab: Any, streams: int) -> None:
+def test_unmodified_iperf3_fills_the_link(running_lab: Any, streams: int) -> None:
     text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
     text = text.replace("capture: [h1>s1, h2>s1]\n", "")
-    with live_lab(text) as lab:
+    with running_lab(text) as lab:
         lab.background("h2", "iperf3", "-s", "-1")
-        # From 3.16 on iperf3 ends an amount of data (-n) no sooner than its next whole second, and reckons with that.
+        # Since 3.16, iperf3 rounds the duration of a transfer of -n bytes up to a second.
         version = re.search(r"iperf (\d+)\.(\d+)", lab.run("h1", "iperf3", "--version")[1])
         assert version
         amount = ["-t", "1"] if tuple(map(int, version.groups())) >= (3, 16) else ["-n", "250M", "-i", "0"]
@@ -155,24 +155,24 @@ def test_unmodified_iperf3_fills_the_link(live_lab: Any, streams: int) -> None:
 
 SPINNER = """
 import signal, time
-def ring(*_):
-    global rung
-    rung = True
-rung, begun = False, time.monotonic()
-signal.signal(signal.SIGALRM, ring)
+def on_alarm(*_):
+    global fired
+    fired = True
+fired, begun = False, time.monotonic()
+signal.signal(signal.SIGALRM, on_alarm)
 signal.setitimer(signal.ITIMER_REAL, 0.3)
-while not rung:
+while not fired:
     pass
 print(time.monotonic() - begun)
 """
 
 
-def test_a_program_that_waits_without_a_system_call_does_not_stop_the_clock(live_lab: Any) -> None:
+def test_a_busy_loop_does_not_stop_the_clock(running_lab: Any) -> None:
     text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
-    with live_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
+    with running_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
         status, output = lab.run("h1", "python3", "-c", SPINNER)
     assert status == 0, output
-    assert float(output) == pytest.approx(0.3, abs=0.001), "a signal wakes it at its own instant"
+    assert float(output) == pytest.approx(0.3, abs=0.001), "the timer's signal arrives at its time"
 
 
 QUEUES = {
@@ -212,7 +212,7 @@ duration: 20 ms
     spans = np.diff(times)
     assert len(events) > 1000
     assert np.all(spans >= 0)
-    # Some disciplines take a packet in and throw another out in one step; the tap's maximum is of whole steps.
+    # Some qdiscs enqueue a packet and drop another in one step; the tap's maximum is taken after the step.
     within = (states["op"][:-1] == 1) & (states["op"][1:] == 3) & (spans[:-1] == 0)
     settled = np.append(~within, True)
     for unit in ("bytes", "packets"):
@@ -221,7 +221,8 @@ duration: 20 ms
         assert int(occupancy[settled].max()) == int(summary[f"max_{unit}"])
     count = {op: int(np.sum(events["op"] == op)) for op in (1, 2, 3, 4)}
     dropped = set(events["packet"][events["op"] == 3].tolist())
-    behind = len(dropped.intersection(events["packet"][events["op"] == 2].tolist()))  # by a program in P4
+    # Packets that a P4 program drops after the queue.
+    behind = len(dropped.intersection(events["packet"][events["op"] == 2].tolist()))
     assert count[2] == int(summary["sent_packets"]) + behind and (behind > 5) == ("codel, buffer: 80" in queue)
     assert count[3] == int(summary["dropped_packets"])
     assert count[4] == int(summary["marked_packets"]) and (count[4] > 100 or "scheme: ecn" not in queue)
@@ -238,8 +239,8 @@ duration: 20 ms
     assert expected.tolist() == histogram.ns.astype(np.int64).tolist()
 
 
-def test_a_lone_flow_takes_what_its_hosts_options_make_of_it(run_cell: Callable[..., Any], tmp_path: Path) -> None:
-    """Options decide how long SYN, SYN-ACK and the headers of data are, whatever the two ends offer."""
+def test_tcp_options_determine_the_ideal_completion_time(run_cell: Callable[..., Any], tmp_path: Path) -> None:
+    """The options of both ends determine the length of SYN, SYN-ACK and data headers."""
     options = [
         f"{{net/ipv4/tcp_{a}: {i & 1}, net/ipv4/tcp_{b}: {i >> 1 & 1}, net/ipv4/tcp_{c}: {i >> 2}}}"
         for a, b, c in [("timestamps", "sack", "window_scaling")]
@@ -256,5 +257,5 @@ hosts: {{{hosts}}}
 workload: [{flows}]
 duration: 20 ms
 """)
-    _, table = stored(cell, tmp_path)
+    _, table = store_tables(cell, tmp_path)
     assert [row["fct_ns"] for row in table("flows")] == [row["ideal_fct_ns"] for row in table("flows")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Closed loops: an exchange takes what its links take, to the nanosecond; pauses are the seed's, bursts one by one."""
+"""Requests and bursts in closed loops: latencies equal computed times, and pauses are drawn from the seed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cells import Observed, ran, stored
-from pcap import read_pcap
+from qbed_testing.cells import CellOutput, run_lab, store_tables
+from qbed_testing.pcap import read_pcap
 
 LAB = """
 name: exchanges
@@ -38,33 +38,33 @@ SYN = 14 + 20 + 40
 HOPS, DELAY_NS, NS_PER_BYTE = 3, 10_000, 8
 
 
-def way_ns(frame: int) -> int:
-    """One frame over empty links, stored and forwarded."""
+def path_ns(frame: int) -> int:
+    """The time of a frame over three idle links, store-and-forward."""
     return HOPS * (DELAY_NS + frame * NS_PER_BYTE)
 
 
-ROUND_NS = way_ns(100 + HEADERS) + way_ns(1000 + HEADERS)
-HANDSHAKE_NS = 2 * way_ns(SYN)
-# Before the request leaves the handshake's last acknowledgement, before the answer one at once (Linux's quick mode).
+ROUND_NS = path_ns(100 + HEADERS) + path_ns(1000 + HEADERS)
+HANDSHAKE_NS = 2 * path_ns(SYN)
+# The handshake's last ACK is sent before the request, and a quick ACK before the response.
 FIRST_NS = HANDSHAKE_NS + ROUND_NS + 2 * HEADERS * NS_PER_BYTE
 
 Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def cell(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    return ran(Path(tmp_path_factory.mktemp("cell")), LAB)
+def cell(tmp_path_factory: pytest.TempPathFactory) -> CellOutput:
+    return run_lab(Path(tmp_path_factory.mktemp("cell")), LAB)
 
 
 @pytest.fixture(scope="module")
-def rows(cell: Observed, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rows]:
-    row, table = stored(cell, Path(tmp_path_factory.mktemp("tables")))
+def rows(cell: CellOutput, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rows]:
+    row, table = store_tables(cell, Path(tmp_path_factory.mktemp("tables")))
     assert (row["status"], row["contradictions"], row["flows"]) == ("complete", [], 0)
     found = table("exchanges")
     return lambda label: [row for row in found if row["label"] == label]
 
 
-def test_an_exchange_takes_what_its_links_take(rows: Callable[[str], Rows]) -> None:
+def test_an_exchange_takes_the_computed_time(rows: Callable[[str], Rows]) -> None:
     first, second, third = rows("one")
     assert first["connected_ns"] == HANDSHAKE_NS
     assert first["latency_ns"] == FIRST_NS
@@ -77,17 +77,17 @@ def test_an_exchange_takes_what_its_links_take(rows: Callable[[str], Rows]) -> N
     assert (second["connected_ns"], second["request_bytes"], second["response_bytes"]) == (None, 100, 1000)
 
 
-def test_a_new_connection_costs_a_handshake_each_time(rows: Callable[[str], Rows]) -> None:
+def test_a_new_connection_takes_a_handshake_per_exchange(rows: Callable[[str], Rows]) -> None:
     found = rows("new")
     assert [row["connection"] for row in found] == list(range(len(found))) and len(found) > 2
     assert {row["connected_ns"] - row["start_ns"] for row in found} == {HANDSHAKE_NS}
     ends = [row["end_ns"] for row in found]
     assert [row["start_ns"] for row in found] == [5_000_000, *(end + 100_000 for end in ends[:-1])]
-    assert found[-1]["start_ns"] < 6_000_000 <= ends[-1] + 100_000, "no exchange begins after the stop"
+    assert found[-1]["start_ns"] < 6_000_000 <= ends[-1] + 100_000, "no exchange starts after the stop"
     assert {row["latency_ns"] for row in found} == {FIRST_NS}
 
 
-def test_a_query_ends_with_its_last_answer(rows: Callable[[str], Rows]) -> None:
+def test_a_query_ends_with_its_last_response(rows: Callable[[str], Rows]) -> None:
     found = rows("all")
     queries: dict[int, Rows] = {}
     for row in found:
@@ -99,45 +99,45 @@ def test_a_query_ends_with_its_last_answer(rows: Callable[[str], Rows]) -> None:
             None
         }
         ends = [row["end_ns"] for row in query]
-        assert [b - a for a, b in pairwise(ends)] == [gap, gap], "the answers meet at the last link"
+        assert [b - a for a, b in pairwise(ends)] == [gap, gap], "the responses share the last link"
         assert [row["query_ns"] for row in query] == [None, None, ends[-1] - query[0]["start_ns"]]
     pauses = {after[0]["start_ns"] - before[-1]["end_ns"] for before, after in pairwise(queries.values())}
-    assert len(pauses) == len(queries) - 1, "drawn anew each time"
+    assert len(pauses) == len(queries) - 1, "each pause is drawn"
 
 
-def test_a_host_has_several_exchanges_under_way(rows: Callable[[str], Rows]) -> None:
+def test_a_client_has_several_outstanding_exchanges(rows: Callable[[str], Rows]) -> None:
     found = rows("some")
     assert {row["session"] for row in found} == {0, 1} and len(found) == 2 * 2 * 10
     for session in (0, 1):
-        mine = [row for row in found if row["session"] == session]
-        assert len({(row["exchange"], row["server"]) for row in mine}) == 20
-        assert {row["server"] for row in mine} == {"h3", "h4", "h5"}
-        assert {row["connection"] for row in mine} == {0, 1, 2}
+        of_session = [row for row in found if row["session"] == session]
+        assert len({(row["exchange"], row["server"]) for row in of_session}) == 20
+        assert {row["server"] for row in of_session} == {"h3", "h4", "h5"}
+        assert {row["connection"] for row in of_session} == {0, 1, 2}
     assert all(1_000 <= row["response_bytes"] <= 60_000 and row["first_byte_ns"] < row["end_ns"] for row in found)
     assert [row["response_bytes"] for row in found if row["session"] == 0] != [
         row["response_bytes"] for row in found if row["session"] == 1
     ]
 
 
-def test_bursts_come_one_after_the_other(rows: Callable[[str], Rows]) -> None:
+def test_bursts_are_sequential(rows: Callable[[str], Rows]) -> None:
     sized, timed = rows("bytes"), rows("times")
     assert [(row["request_bytes"], row["response_bytes"], row["exchange"]) for row in sized] == [
         (50_000, 0, number) for number in range(3)
     ]
-    back, ack = way_ns(8 + HEADERS), HEADERS * NS_PER_BYTE
+    back, ack = path_ns(8 + HEADERS), HEADERS * NS_PER_BYTE
     for before, after in pairwise(sized):
-        # The sender has the receiver's word, before which every second segment is acknowledged, then it waits.
+        # A burst ends with the receiver's confirmation, which may follow a delayed ACK.
         assert after["start_ns"] - before["end_ns"] - 1_000_000 in (back, back + ack)
-    over = [row for row in timed if row["status"] == "complete"]
-    assert len(over) > 2
-    for before, after in pairwise(over):
+    finished = [row for row in timed if row["status"] == "complete"]
+    assert len(finished) > 2
+    for before, after in pairwise(finished):
         assert 1_000_000 <= after["start_ns"] - before["end_ns"] - back <= 2_000_000 + ack
-    # What 2 ms carry, and what the socket still held.
-    assert all(2_000_000 < row["latency_ns"] < 3_500_000 for row in over[1:])
-    assert all(200_000 < row["request_bytes"] < 400_000 for row in over[1:])
+    # The data of 2 ms and of the socket's buffer.
+    assert all(2_000_000 < row["latency_ns"] < 3_500_000 for row in finished[1:])
+    assert all(200_000 < row["request_bytes"] < 400_000 for row in finished[1:])
 
 
-def test_all_packets_of_a_workload_have_its_class_in_both_directions(cell: Observed) -> None:
+def test_all_packets_of_requests_have_their_dscp_in_both_directions(cell: CellOutput) -> None:
     labels = {workload.port: workload.label for workload in cell.plan.workloads}
     classes: dict[str, set[tuple[str, int]]] = {label: set() for label in labels.values()}
     for host in ("h1", "h2"):
@@ -145,7 +145,7 @@ def test_all_packets_of_a_workload_have_its_class_in_both_directions(cell: Obser
             if packet.data[12:14] != b"\x08\x00" or packet.data[23] != 6:
                 continue
             source, destination = struct.unpack_from("!HH", packet.data, 34)
-            way = "back" if source in labels else "there"
-            classes[labels[source if way == "back" else destination]].add((way, packet.data[15] >> 2))
+            direction = "back" if source in labels else "there"
+            classes[labels[source if direction == "back" else destination]].add((direction, packet.data[15] >> 2))
     wanted = {label: {"new": 34, "bytes": 8}.get(label, 0) for label in classes}
     assert classes == {label: {("there", dscp), ("back", dscp)} for label, dscp in wanted.items()}

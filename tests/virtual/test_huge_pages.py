@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guest memory is in huge pages where the host has them, and a run is the same with and without."""
+"""Guests use huge pages if the host has them; results are equal with and without them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot, memory_folder
 from qbed.substrates.virtual.machine import HUGE_BYTES, has_huge_pages
 
-from cells import plan_of
+from qbed_testing.cells import write_plan
 
 LAB = """
 name: huge
@@ -28,29 +28,29 @@ duration: 50 ms
 """
 
 
-def test_memory_that_is_in_use_is_in_huge_pages(tmp_path: Path) -> None:
-    place = memory_folder(HUGE_BYTES)
-    assert place is not None
+def test_resident_memory_is_in_huge_pages(tmp_path: Path) -> None:
+    folder_of_memory = memory_folder(HUGE_BYTES)
+    assert folder_of_memory is not None
     folder = tmp_path / "cell"
-    plan = plan_of(folder, LAB)
+    plan = write_plan(folder, LAB)
     with boot(find_toolchain(), folder, plan, "lab") as guest:
         while not any(message["event"] == "ready" for message in guest.wait(60) or []):
             pass
         mappings = re.split(r"\n(?=[0-9a-f]+-)", Path(f"/proc/{guest.pid}/smaps").read_text())
-    # Executable: what the guest's pages come from. Before it lies what begins where the kernel's image ends.
+    # The guest's memory is the executable mapping; the one before it starts at the end of the kernel's image.
     memory = "\n".join(mapping for mapping in mappings if "(deleted)" in mapping and " rwxs " in mapping)
     sizes = (re.findall(rf"^{name}: +(\d+)", memory, re.M) for name in ("Rss", "ShmemPmdMapped"))
     resident, huge = (sum(map(int, found)) for found in sizes)
-    if has_huge_pages(place):
+    if has_huge_pages(folder_of_memory):
         assert huge > resident / 2, f"{huge} kB of {resident} kB"
     else:
         assert huge == 0
 
 
-def test_memory_on_a_disk_gives_the_same_results(
+def test_memory_on_a_disk_gives_equal_results(
     run_cell: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There no page is huge, unless this machine has its temporary folders in memory too."""
+    """A disk has no huge pages, unless temporary folders are on tmpfs."""
     reference = run_cell(LAB)
     other = tmp_path / "memory"
     other.mkdir()

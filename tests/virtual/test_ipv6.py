@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell of many nodes that can have no use for IPv6 has none: without chance the same bytes, in less memory."""
+"""Guests of large cells run without IPv6 if the plan cannot use it: equal results in less memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qbed.substrates.virtual import guest
 from qbed.substrates.virtual.confinement import CONFINE_FD
 from qbed.substrates.virtual.guest import command_line
 
-from cells import Observed, plan_of
+from qbed_testing.cells import CellOutput, write_plan
 
 LAB = """
 name: families
@@ -30,35 +30,37 @@ WITHOUT = "ipv6.disable=1"
 
 
 @pytest.fixture(autouse=True)
-def three_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def limit_of_three_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest, "MANY_NODES", 3)
 
 
 @pytest.mark.parametrize("more", [RATE, "capture: ['h1>s1']\n", "observe: {queues: every packet, statistics: 1 ms}\n"])
-def test_the_bytes_are_those_of_a_guest_with_ipv6(
-    run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch, more: str
+def test_results_equal_those_of_a_guest_with_ipv6(
+    run_cell: Callable[..., CellOutput], monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     without = run_cell(LAB + more).digest()
     monkeypatch.setattr(guest, "may_use_ipv6", lambda plan: True)
     assert without == run_cell(LAB + more).digest()
 
 
-def test_few_nodes_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_cells_have_ipv6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest, "MANY_NODES", 4)
-    assert WITHOUT not in command_line(Path("/kernel"), plan_of(tmp_path, LAB), "cell", 3, CONFINE_FD)
+    assert WITHOUT not in command_line(Path("/kernel"), write_plan(tmp_path, LAB), "cell", 3, CONFINE_FD)
 
 
-def test_it_is_really_not_there(run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guest_without_ipv6_refuses_ipv6_addresses(
+    run_cell: Callable[..., CellOutput], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(guest, "may_use_ipv6", lambda plan: False)
     with pytest.raises(CellError, match=r"sysctl net/ipv6/.*No such file"):
         run_cell(LAB + "addressing: ipv6\n")
 
 
 @pytest.mark.parametrize(
-    ("more", "mode", "has"),
+    ("more", "mode", "has_ipv6"),
     [
         ("", "cell", False),
-        ("", "lab", True),  # whoever works in it may start what he likes
+        ("", "lab", True),  # users may start any program
         ("addressing: ipv6\n", "cell", True),
         ("addressing: both\n", "cell", True),
         ("routing: frr\n", "cell", True),
@@ -66,8 +68,8 @@ def test_it_is_really_not_there(run_cell: Callable[..., Observed], monkeypatch: 
         ("hosts: {h1: {sysctls: {net/ipv6/conf/all/hop_limit: 3}}}\n", "cell", True),
     ],
 )
-def test_it_is_there_wherever_something_may_speak_it(
-    tmp_path: Path, more: str, mode: Literal["cell", "lab"], has: bool
+def test_a_guest_has_ipv6_if_a_program_may_use_it(
+    tmp_path: Path, more: str, mode: Literal["cell", "lab"], has_ipv6: bool
 ) -> None:
-    words = command_line(Path("/kernel"), plan_of(tmp_path, LAB + more), mode, 3, CONFINE_FD)
-    assert (WITHOUT not in words) == has
+    arguments = command_line(Path("/kernel"), write_plan(tmp_path, LAB + more), mode, 3, CONFINE_FD)
+    assert (WITHOUT not in arguments) == has_ipv6

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab file says about hosts, links and queues is what the real kernel then does, packet by packet."""
+"""Settings of hosts, links and queues in a lab file take effect in the kernel, checked packet by packet."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 from qbed.cells.store_cell import store_cell
 from qbed.telemetry.records import read_counters
 
-from cells import Observed, stored
-from pcap import Packet, read_pcap
+from qbed_testing.cells import CellOutput, store_tables
+from qbed_testing.pcap import Packet, read_pcap
 
 ENQUEUE, MARK = 1, 4
 FIN, SYN, ACK = 1, 2, 16
@@ -50,16 +50,14 @@ def tcp(packet: Packet) -> tuple[int, int, int]:
     return port, packet.data[header + 13], int(total) - header - (packet.data[header + 12] >> 4) * 4
 
 
-def from_sender(cell: Observed) -> list[tuple[Packet, int, int]]:
+def from_sender(cell: CellOutput) -> list[tuple[Packet, int, int]]:
     flow = cell.flows()[0]
-    seen = [(packet, *tcp(packet)) for packet in read_pcap(cell.out / "h1-eth0.pcap")]
-    return [(packet, flags, payload) for packet, port, flags, payload in seen if port == flow["src_port"]]
+    packets = [(packet, *tcp(packet)) for packet in read_pcap(cell.out / "h1-eth0.pcap")]
+    return [(packet, flags, payload) for packet, port, flags, payload in packets if port == flow["src_port"]]
 
 
 @pytest.mark.parametrize("packets", [2, 10, 25])
-def test_the_initial_window_is_what_leaves_before_the_first_acknowledgement(
-    run_cell: Callable[..., Any], packets: int
-) -> None:
+def test_the_initial_window_is_sent_before_the_first_ack(run_cell: Callable[..., Any], packets: int) -> None:
     cell = run_cell(pair(host=f"initial_window: {packets} packets"))
     begun = cell.flows()[0]["connected_ns"]
     first_round = [packet for packet, _, payload in from_sender(cell) if payload and packet.time_ns < begun + 150_000]
@@ -76,21 +74,23 @@ def test_without_delayed_acks_every_segment_is_acknowledged(run_cell: Callable[.
         acks = sum(payload == 0 and not flags & (SYN | FIN) for source, flags, payload in packets if source != port)
         counts[mode] = acks / data
     assert counts["off"] >= 0.98
-    assert counts["on"] <= 0.75  # the first 16 are quick, so that the window opens
+    assert counts["on"] <= 0.75  # the first 16 ACKs are quick ACKs
 
 
-def test_a_parameter_of_the_kernel_holds_for_all_hosts(run_cell: Callable[..., Any], tmp_path: Path) -> None:
-    """Cubic leaves slow start where it was told to."""
+def test_a_kernel_parameter_applies_to_all_hosts(run_cell: Callable[..., Any], tmp_path: Path) -> None:
+    """Cubic leaves slow start at the configured threshold."""
     text = pair(host="ecn: on").replace("reno", "cubic") + "observe: {flows: 100 us}\n"
-    told = "kernel_parameters: {tcp_cubic/hystart: 0, tcp_cubic/initial_ssthresh: 16, tcp_dctcp/dctcp_alpha_on_init: 0}"
-    cells = {"linux": run_cell(text), "told": run_cell(text + told)}
+    parameters = (
+        "kernel_parameters: {tcp_cubic/hystart: 0, tcp_cubic/initial_ssthresh: 16, tcp_dctcp/dctcp_alpha_on_init: 0}"
+    )
+    cells = {"linux": run_cell(text), "configured": run_cell(text + parameters)}
     for name in cells:
         (tmp_path / name).mkdir()
-    tables = {name: stored(cell, tmp_path / name)[1]("tcp_info") for name, cell in cells.items()}
-    assert all(sample["ssthresh"] == 16 for sample in tables["told"])
+    tables = {name: store_tables(cell, tmp_path / name)[1]("tcp_info") for name, cell in cells.items()}
+    assert all(sample["ssthresh"] == 16 for sample in tables["configured"])
     assert not any(sample["ssthresh"] == 16 for sample in tables["linux"])
     largest = {name: max(sample["cwnd"] for sample in table) for name, table in tables.items()}
-    assert largest["told"] <= 20 < largest["linux"]
+    assert largest["configured"] <= 20 < largest["linux"]
 
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6", "both"])
@@ -108,7 +108,7 @@ def test_every_packet_is_accounted_for(run_cell: Callable[..., Any], addressing:
 
 @pytest.mark.parametrize("routing", ["routing: static", "routing: frr", "routing: frr\nfrr: {protocol: ospf}"])
 def test_a_flow_takes_the_same_links_both_ways(run_cell: Callable[..., Any], routing: str) -> None:
-    """Three tiers: two layers choose one after the other; all paths are used, each flow keeps to one."""
+    """In three tiers, all paths are used and each flow keeps one path."""
     cell = run_cell(f"""
 name: ecmp
 {routing}
@@ -130,20 +130,20 @@ duration: 20 ms
             forward = destination < 10_000
             key = (packet.data[26:30], source) if forward else (packet.data[30:34], destination)
             if (str(ipaddress.ip_address(key[0])), key[1]) not in ports:
-                continue  # of the routing protocol
+                continue  # a packet of the routing protocol
             paths[key]["there" if forward else "back"].add(path.stem)
     assert len(paths) == 64
-    for ways in paths.values():
-        assert ways["there"] == ways["back"], ways
-        assert len({name.split("-")[0] for name in ways["there"]}) == 1
-    used = {name for ways in paths.values() for name in ways["there"]}
+    for directions in paths.values():
+        assert directions["there"] == directions["back"], directions
+        assert len({name.split("-")[0] for name in directions["there"]}) == 1
+    used = {name for directions in paths.values() for name in directions["there"]}
     assert len({name.split("-")[0] for name in used}) == 4, "some spine is never used"
     assert len(used) == 16, "some link of a spine is never used"
 
 
 @pytest.mark.parametrize("threshold", ["10 packets", "30 KB"])
-def test_step_marking_marks_what_finds_more_than_the_threshold(run_cell: Callable[..., Any], threshold: str) -> None:
-    """RFC 8257 section 3.1: a packet is marked when the queue it finds is longer than K."""
+def test_step_marking_marks_packets_above_the_threshold(run_cell: Callable[..., Any], threshold: str) -> None:
+    """RFC 8257 section 3.1: an arriving packet is marked if the queue is longer than K."""
     cell = run_cell(f"""
 name: step
 topology: {{star: {{hosts: 3}}}}

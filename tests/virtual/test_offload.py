@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`offload: tso`: TCP gives the host's queue bursts, the wire carries frames back to back, and the books balance."""
+"""`offload: tso`: TCP sends bursts to the host's queue, and the link carries them as back-to-back frames."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from qbed.base.errors import LabError
 from qbed.substrates.containers.placement import Machine, place
 
-from cells import Observed, plan_of, stored
-from pcap import read_pcap
+from qbed_testing.cells import CellOutput, store_tables, write_plan
+from qbed_testing.pcap import read_pcap
 
 STAR = """
 name: offload
@@ -34,28 +34,28 @@ SCHEMES = [(4, "droptail, buffer: 200 KB"), (6, "rpm, target: 100 us, interval: 
 
 
 @pytest.mark.parametrize(("family", "scheme"), SCHEMES)
-def test_bursts_go_onto_the_wire_as_frames(
-    run_cell: Callable[..., Observed], tmp_path: Path, family: int, scheme: str
+def test_bursts_are_sent_as_frames(
+    run_cell: Callable[..., CellOutput], tmp_path: Path, family: int, scheme: str
 ) -> None:
     cell = run_cell(STAR.format(offload="tso", family=family, scheme=scheme))
-    row, _ = stored(cell, tmp_path)
+    row, _ = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     assert {flow["status"] for flow in cell.flows()} == {"complete"}
     events = np.concatenate(cell.taps("h1>s1")["events"])
     sizes = events["bytes"][events["op"] == 2]
-    assert sizes.max() > 60_000, "no burst was given to the queue"
+    assert sizes.max() > 60_000, "no burst was enqueued"
 
-    # what the wire carried: frames, and within a burst each begins as the one before ends, to the nanosecond
+    # within a burst, each frame starts at the end of the previous one, to the nanosecond
     frames = [packet for packet in read_pcap(cell.out / "h1-eth0.pcap") if packet.length > 1000]
     assert max(packet.length for packet in frames) == FRAME
     assert sum(packet.length for packet in frames) > 16_000_000
     gaps = np.diff([packet.time_ns for packet in frames])
-    lasts_ns = np.array([packet.length for packet in frames[:-1]]) * 8 / 10
-    assert (gaps >= np.floor(lasts_ns)).all()
-    assert (gaps <= np.ceil(lasts_ns)).mean() > 0.6
+    frame_ns = np.array([packet.length for packet in frames[:-1]]) * 8 / 10
+    assert (gaps >= np.floor(frame_ns)).all()
+    assert (gaps <= np.ceil(frame_ns)).mean() > 0.6
 
 
-def test_without_it_every_packet_is_a_frame(run_cell: Callable[..., Observed]) -> None:
+def test_without_offload_each_packet_is_a_frame(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(STAR.format(offload='"off"', family=4, scheme="droptail, buffer: 200 KB"))
     events = np.concatenate(cell.taps("h1>s1")["events"])
     assert events["bytes"].max() == FRAME
@@ -63,13 +63,13 @@ def test_without_it_every_packet_is_a_frame(run_cell: Callable[..., Observed]) -
 
 
 @pytest.mark.parametrize("queue", ["128 KB", "20 packets", "{scheme: ecn}", "{qdisc: fq}"])
-def test_a_queue_that_would_count_a_burst_as_waiting_is_refused(tmp_path: Path, queue: str) -> None:
+def test_offload_with_a_queue_that_signals_is_refused(tmp_path: Path, queue: str) -> None:
     lab = STAR.format(offload=f"tso, queue: {queue}", family=4, scheme="droptail")
     with pytest.raises(LabError, match="h1 has `offload: tso`: expected droptail of at least 1000 packets"):
-        plan_of(tmp_path, lab)
+        write_plan(tmp_path, lab)
 
 
 def test_containers_have_no_offloads(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, STAR.format(offload="tso", family=4, scheme="droptail"))
+    plan = write_plan(tmp_path, STAR.format(offload="tso", family=4, scheme="droptail"))
     with pytest.raises(LabError, match=r"h1.*h3: in containers every packet is a frame.*expected `offload: off`"):
         place(plan, Machine())

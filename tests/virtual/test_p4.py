@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The P4 switch in the guest's kernel: kernel/tests/guest/p4_scenarios.py, a boot each."""
+"""The P4 switch in the guest's kernel: each scenario of kernel/tests/guest/p4_scenarios.py in a new guest."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ SCENARIOS = (
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program, its entries, packets, and what the engine makes of them in user space."""
+def program_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program, its entries, packets, and the engine's output for them in user space."""
     folder = tmp_path_factory.mktemp("p4")
     cargo = f"{ROOT}/tools/cargo run --quiet --locked --package qbed-p4kernel --example guest".split()
     subprocess.run([*cargo, folder], check=True)
@@ -46,11 +46,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def controller() -> dict[str, list[str]]:
-    """What runs in the guest beside the switch: the P4Runtime server, and who controls it."""
+    """The commands of the P4Runtime server and the controller in the guest."""
     cargo = f"{ROOT}/tools/cargo build --quiet --locked --package qbed-p4switch --message-format json".split()
     built = subprocess.run(cargo, check=True, stdout=subprocess.PIPE, text=True)
-    made = [json.loads(line) for line in built.stdout.splitlines()]
-    server = next(one["executable"] for one in made if one.get("target", {}).get("name") == "p4switch")
+    messages = [json.loads(line) for line in built.stdout.splitlines()]
+    server = next(one["executable"] for one in messages if one.get("target", {}).get("name") == "p4switch")
     programs = ROOT / "crates" / "p4runtime" / "tests" / "programs"
     address = "127.0.0.1:9559"
     script = [
@@ -64,22 +64,22 @@ def controller() -> dict[str, list[str]]:
     }
 
 
-def run(scenario: str, made: Path) -> subprocess.CompletedProcess[str]:
+def run(scenario: str, program_files: Path) -> subprocess.CompletedProcess[str]:
     toolchain = find_toolchain()
     found = {"QBED_LINUX": str(toolchain.kernel), "QBED_MODULES": str(toolchain.folder / "modules")}
-    environment = os.environ | found | {"QBED_P4": str(made)}
+    environment = os.environ | found | {"QBED_P4": str(program_files)}
     return subprocess.run([RUN, scenario], env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario: str, made: Path) -> None:
-    done = run(scenario, made)
+def test_a_scenario_of_p4_switches(scenario: str, program_files: Path) -> None:
+    done = run(scenario, program_files)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_fault_of_the_engine_ends_the_guest_at_once_by_name(made: Path) -> None:
-    """With the program and the place; what becomes of the cell is in orchestrator/tests/runs/test_run.py."""
-    done = run("faulty", made)
+def test_a_fault_of_the_engine_panics_with_program_and_line(program_files: Path) -> None:
+    """The panic names the program and the source line. orchestrator/tests/runs/test_run.py tests the cell's error."""
+    done = run("faulty", program_files)
     assert done.returncode != 0 and "still here" not in done.stdout
     place = r"\S+\.rs:\d+"
     assert re.search(rf"Kernel panic - not syncing: P4: commands: {place}: memory allocation of \d+ bytes", done.stdout)

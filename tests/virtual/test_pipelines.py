@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches in P4 as switches of a lab: what passes a Linux switch passes them, and their schemes do the same."""
+"""P4 switches in labs: forwarding, packet accounting, and schemes with the results of Linux switches."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 from qbed.base.locations import schemes_folder
 from qbed.substrates import CellError
 
-from cells import Live, Observed, plan_of, stored
-from pcap import Packet, read_pcap
+from qbed_testing.cells import CellOutput, RunningLab, store_tables, write_plan
+from qbed_testing.pcap import Packet, read_pcap
 
 STAR = """
 name: star
@@ -39,36 +39,36 @@ def star(switch: str, addressing: str = "ipv4", tcp: str = "reno") -> str:
 
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6", "both"])
-def test_tcp_and_udp_pass_and_every_packet_is_accounted_for(
-    run_cell: Callable[..., Observed], tmp_path: Path, addressing: str
+def test_a_p4_switch_forwards_and_accounts_for_every_packet(
+    run_cell: Callable[..., CellOutput], tmp_path: Path, addressing: str
 ) -> None:
     cell = run_cell(star("program: droptail", addressing))
     assert [flow["status"] for flow in cell.flows()] == ["complete", "complete"]
-    row, table = stored(cell, tmp_path)
+    row, table = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     sent = {queue["port"]: queue["sent_packets"] for queue in table("queues")}
     assert sent["s1>h2"] == sent["h1>s1"] > 690 and sent["s1>h1"] == sent["h2>s1"] > 110
     counted = cell.counters().switches["s1"]
-    own = {"ipv4": 0, "ipv6": 2, "both": 2}[addressing]  # of each node's links: Linux says which groups it has joined
-    forwarded = sent["s1>h2"] + sent["s1>h1"] - 2 * own
-    assert counted.shell["foreign"] == 2 * own and counted.shell["sent"] == forwarded
+    joins = {"ipv4": 0, "ipv6": 2, "both": 2}[addressing]  # multicast reports per link end: Linux announces its groups
+    forwarded = sent["s1>h2"] + sent["s1>h1"] - 2 * joins
+    assert counted.shell["foreign"] == 2 * joins and counted.shell["sent"] == forwarded
     (switch,) = table("switches")
     assert (switch["node"], switch["p4_program"], switch["sent_packets"]) == ("s1", "droptail", forwarded)
-    assert sum(dict(switch["drops"]).values()) == 4 * own
-    assert counted.shell["received"] == counted.totals["ingress"] == forwarded + 2 * own
-    assert sum(counted.counters["forwarding_drops"].values()) == sum(counted.drops.values()) == 2 * own
+    assert sum(dict(switch["drops"]).values()) == 4 * joins
+    assert counted.shell["received"] == counted.totals["ingress"] == forwarded + 2 * joins
+    assert sum(counted.counters["forwarding_drops"].values()) == sum(counted.drops.values()) == 2 * joins
 
 
-def test_hosts_ping_each_other_and_packets_without_a_way_are_dropped(
-    live_lab: Callable[[str], AbstractContextManager[Live]], tmp_path: Path
+def test_packets_without_a_route_or_hop_limit_are_dropped(
+    running_lab: Callable[[str], AbstractContextManager[RunningLab]], tmp_path: Path
 ) -> None:
-    with live_lab(star("program: droptail")) as lab:
-        status, said = lab.run("h1", "ping", "-c", "3", "-i", "0.01", "h2")
-        assert status == 0 and "3 received" in said and "ttl=63" in said, said
-        status, said = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "-W", "0.1", "192.0.2.1")
-        assert status == 1 and "0 received" in said, said
-        status, said = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "-W", "0.1", "-t", "1", "h2")
-        assert status == 1 and "0 received" in said, said
+    with running_lab(star("program: droptail")) as lab:
+        status, output = lab.run("h1", "ping", "-c", "3", "-i", "0.01", "h2")
+        assert status == 0 and "3 received" in output and "ttl=63" in output, output
+        status, output = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "-W", "0.1", "192.0.2.1")
+        assert status == 1 and "0 received" in output, output
+        status, output = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "-W", "0.1", "-t", "1", "h2")
+        assert status == 1 and "0 received" in output, output
         lab.stop()
     (counted,) = json.loads((tmp_path / "live" / "out" / "counters.json").read_text())["switches"].values()
     assert counted["counters"]["forwarding_drops"] == {"3": 2, "4": 2}
@@ -102,12 +102,10 @@ duration: 40 ms
     ],
 )
 @pytest.mark.parametrize("topology", ["{dumbbell: {left: 3, right: 3}}", "{parking-lot: {switches: 3, hosts: 2}}"])
-def test_stamp_writes_the_same_bytes_as_the_kernels_switch(
-    run_cell: Callable[..., Observed], topology: str, signal: str, buffer: str, addressing: str
+def test_stamp_in_p4_writes_the_bytes_of_the_kernels_stamp(
+    run_cell: Callable[..., CellOutput], topology: str, signal: str, buffer: str, addressing: str
 ) -> None:
-    """Every captured byte of what the receiver sees and sends: addresses, hop limits, checksums, the congestion header;
-    and so the same rates, flows and queues.
-    """
+    """The receiver's captures are equal: addresses, hop limits, checksums and congestion headers; so are the flows."""
     settings = {"topology": topology, "signal": signal, "buffer": buffer, "addressing": addressing}
     linux, bmv2 = (run_cell(RATE.format(kind=kind, **settings)) for kind in ("linux", "bmv2"))
     assert bmv2.flows() == linux.flows()
@@ -118,7 +116,7 @@ def test_stamp_writes_the_same_bytes_as_the_kernels_switch(
 
 
 TCP = """
-name: same
+name: droptail
 topology: {topology}
 links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
 switches: {{default: {{kind: {kind}, scheme: droptail, buffer: 100 packets}}}}
@@ -140,10 +138,10 @@ duration: 100 ms
         ("{star: {hosts: 4}}", "reno", "both"),
     ],
 )
-def test_tcp_behind_drop_tail_is_the_same_as_behind_linux(
-    run_cell: Callable[..., Observed], topology: str, tcp: str, addressing: str
+def test_tcp_over_drop_tail_is_as_over_a_linux_switch(
+    run_cell: Callable[..., CellOutput], topology: str, tcp: str, addressing: str
 ) -> None:
-    """To the byte and the nanosecond: every queue, every captured packet; so receivers reckon in the same memory."""
+    """Queues and captured packets are equal, to the byte and the nanosecond."""
     settings = {"topology": topology, "tcp": tcp, "addressing": addressing}
     linux, bmv2 = (run_cell(TCP.format(kind=kind, **settings)) for kind in ("linux", "bmv2"))
     assert {flow["status"] for flow in linux.flows()} == {"complete"}
@@ -152,8 +150,8 @@ def test_tcp_behind_drop_tail_is_the_same_as_behind_linux(
     assert bmv2.digest()["taps.bin"] == linux.digest()["taps.bin"]
 
 
-def test_a_flow_takes_the_same_links_both_ways(run_cell: Callable[..., Observed]) -> None:
-    """Two layers choose one after the other; all ways are used, each flow keeps to one; Linux racks below P4 spines."""
+def test_a_flow_takes_the_same_links_both_ways(run_cell: Callable[..., CellOutput]) -> None:
+    """All paths are used and each flow keeps one path, through Linux racks and P4 spines."""
     cell = run_cell("""
 name: ecmp
 topology: {clos: {hosts: 8, racks: 4, leaves: 2, pods: 2, spines: 4}}
@@ -166,17 +164,17 @@ capture: [spine1>*, spine2>*, spine3>*, spine4>*]
 duration: 20 ms
 """)
     assert {flow["status"] for flow in cell.flows()} == {"complete"}
-    ways: dict[tuple[str, int], dict[bool, set[str]]] = defaultdict(lambda: defaultdict(set))
+    paths: dict[tuple[str, int], dict[bool, set[str]]] = defaultdict(lambda: defaultdict(set))
     for path in cell.out.glob("spine*.pcap"):
         for packet in read_pcap(path):
             source, destination = struct.unpack_from("!HH", packet.data, 34)
             forward = destination < 10_000
             key = (packet.data[26:30], source) if forward else (packet.data[30:34], destination)
-            ways[str(ipaddress.ip_address(key[0])), key[1]][forward].add(path.stem)
-    assert len(ways) == 64
-    for both in ways.values():
+            paths[str(ipaddress.ip_address(key[0])), key[1]][forward].add(path.stem)
+    assert len(paths) == 64
+    for both in paths.values():
         assert both[True] == both[False] and len({name.split("-")[0] for name in both[True]}) == 1, both
-    used = {name for both in ways.values() for name in both[True]}
+    used = {name for both in paths.values() for name in both[True]}
     assert len(used) == 16, "some link of a spine is never used"
 
 
@@ -191,10 +189,10 @@ SCHEMES = [
 
 
 @pytest.mark.parametrize(("scheme", "tcp", "signal"), SCHEMES)
-def test_schemes_signal_about_as_often_as_the_kernels(
-    run_cell: Callable[..., Observed], tmp_path: Path, scheme: str, tcp: str, signal: str
+def test_schemes_in_p4_signal_about_as_often_as_the_kernels(
+    run_cell: Callable[..., CellOutput], tmp_path: Path, scheme: str, tcp: str, signal: str
 ) -> None:
-    """And what they say of themselves stands where the kernel's statistics stand."""
+    """The programs' statistics are in the columns of the kernel's statistics."""
     found: dict[str, tuple[float, float]] = {}
     for kind in ("linux", "bmv2"):
         cell = run_cell(f"""
@@ -208,7 +206,7 @@ workload:
 duration: 300 ms
 """)
         (tmp_path / kind).mkdir()
-        row, table = stored(cell, tmp_path / kind)
+        row, table = store_tables(cell, tmp_path / kind)
         assert (row["status"], row["contradictions"]) == ("complete", [])
         (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
         assert queue["discipline"] == scheme.partition(",")[0]
@@ -225,68 +223,68 @@ duration: 300 ms
                 stats["dropped"] if kind == "bmv2" else 0
             )
     (signals, length), (signals4, length4) = found["linux"], found["bmv2"]
-    # TCP is chaotic: one acknowledgement more or less, and every window is another from there on.
+    # TCP is chaotic: one additional ACK changes all later windows.
     assert signals > 20 and 2 / 3 < signals4 / signals < 3 / 2, found
     assert 3 / 4 < length4 / length < 4 / 3, found
 
 
-def test_a_program_of_ones_own_runs_and_one_that_cannot_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_user_supplied_program_runs_and_an_invalid_one_is_refused(tmp_path: Path) -> None:
     from qbed.substrates.virtual.substrate import VirtualSubstrate
 
-    from cells import LIMITS
+    from qbed_testing.cells import LIMITS
 
-    folder = tmp_path / "own"
+    folder = tmp_path / "custom"
     folder.mkdir()
     for suffix in ("json", "p4info.txtpb"):
         shutil.copy(schemes_folder() / "ecn" / "p4" / f"ecn.{suffix}", folder / f"mine.{suffix}")
-    plan = plan_of(folder, star("program: ./mine.p4"))
+    plan = write_plan(folder, star("program: ./mine.p4"))
     VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
-    cell = Observed(plan, folder)
+    cell = CellOutput(plan, folder)
     assert [flow["status"] for flow in cell.flows()] == ["complete", "complete"]
     assert cell.counters().switches["s1"].totals["sent"] > 800
 
-    # told what the scheme's program would be told, it does the same
+    # with the entries of the scheme's program, it gives equal results
     entry = '{match: {port: ">h2"}, action: mark_above, params: {packets: 9}}'
-    own = f"parking: {{}}, initial: {{}}, tables: {{marking: [{entry}]}}"
+    entries = f"parking: {{}}, initial: {{}}, tables: {{marking: [{entry}]}}"
     cells = []
-    for name, switch in (("own", f"program: ./mine.p4, {own}"), ("ecn", "program: ecn, threshold: 9 packets")):
+    for name, switch in (("custom", f"program: ./mine.p4, {entries}"), ("ecn", "program: ecn, threshold: 9 packets")):
         (tmp_path / name).mkdir(exist_ok=True)
         slow = star(switch, tcp="dctcp").replace("delay: 10 us", "delay: 10 us, ends: {s1: {rate: 500 Mbit/s}}")
-        plan = plan_of(tmp_path / name, slow)
+        plan = write_plan(tmp_path / name, slow)
         shutil.rmtree(tmp_path / name / "out", ignore_errors=True)
         VirtualSubstrate().cell(tmp_path / name, plan).run(LIMITS, lambda fraction: None)
-        cells.append(Observed(plan, tmp_path / name))
+        cells.append(CellOutput(plan, tmp_path / name))
     assert cells[0].flows() == cells[1].flows()
     marked = [cell.counters().switches["s1"].counters["marked"] for cell in cells]
     assert marked[0] == marked[1] and sum(marked[0].values()) > 10
 
     text = (folder / "mine.json").read_text()
     (folder / "mine.json").write_text(text.replace('"mark_to_drop"', '"mark_to_keep"'))
-    plan = plan_of(tmp_path / "own", star("program: ./mine.p4"))
+    plan = write_plan(tmp_path / "custom", star("program: ./mine.p4"))
     shutil.rmtree(folder / "out")
     with pytest.raises(CellError, match=r"program mine: .*mark_to_keep"):
         VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
 
 
-def test_a_program_that_never_lets_go_of_a_packet_loses_it_by_name_and_the_lab_ends(tmp_path: Path) -> None:
-    """Resubmitted for ever, since a packet that is recirculated has a hop less each time."""
+def test_endless_resubmission_drops_the_packet_with_a_reason(tmp_path: Path) -> None:
+    """The program resubmits each packet; recirculation would decrement the hop limit."""
     from qbed.substrates.virtual.substrate import VirtualSubstrate
 
-    from cells import LIMITS
+    from qbed_testing.cells import LIMITS
 
     folder = tmp_path / "endless"
     folder.mkdir()
     droptail = schemes_folder() / "droptail" / "p4"
     shutil.copy(droptail / "droptail.p4info.txtpb", folder / "mine.p4info.txtpb")
-    form = json.loads((droptail / "droptail.json").read_text())
-    form["field_lists"] = [{"id": 1, "name": "nothing", "elements": []}]
-    send = next(action for action in form["actions"] if action["name"] == "send")
+    program = json.loads((droptail / "droptail.json").read_text())
+    program["field_lists"] = [{"id": 1, "name": "nothing", "elements": []}]
+    send = next(action for action in program["actions"] if action["name"] == "send")
     send["primitives"].append({"op": "resubmit", "parameters": [{"type": "hexstr", "value": "0x1"}]})
-    (folder / "mine.json").write_text(json.dumps(form))
-    plan = plan_of(folder, star("program: ./mine.p4"))
+    (folder / "mine.json").write_text(json.dumps(program))
+    plan = write_plan(folder, star("program: ./mine.p4"))
     VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
     (tmp_path / "tables").mkdir()
-    row, table = stored(Observed(plan, folder), tmp_path / "tables")
+    row, table = store_tables(CellOutput(plan, folder), tmp_path / "tables")
     assert row["contradictions"] == []
     (switch,) = table("switches")
     assert switch["sent_packets"] == 0 and dict(switch["drops"]) == {"too_many_rounds": switch["received_packets"]}
@@ -316,31 +314,33 @@ duration: {duration}
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
 @pytest.mark.parametrize("more", ["between_samples: on", "between_samples: off, capped: on, weight: 5, bits: 12"])
-def test_qcn_writes_the_same_bytes_as_the_kernels_switch(
-    run_cell: Callable[..., Observed], tmp_path: Path, more: str, addressing: str
+def test_qcn_in_p4_writes_the_bytes_of_the_kernels_qcn(
+    run_cell: Callable[..., CellOutput], tmp_path: Path, more: str, addressing: str
 ) -> None:
-    """Of every packet, where each is sampled and nothing is sent back at once: senders go by round-trip times."""
+    """Each packet is sampled and no feedback is reflected, so chance has no effect."""
     always = (
         f"buffer: 100 packets, sample_least: 100 %, sample_most: 100 %, reflect: 0 %, equilibrium: 5 packets, {more}"
     )
-    given = {"more": always, "controller": "timely", "addressing": addressing, "stop": "35 ms", "duration": "40 ms"}
-    linux, bmv2 = (run_cell(CONGESTION_POINT.format(kind=kind, **given)) for kind in ("linux", "bmv2"))
+    settings = {"more": always, "controller": "timely", "addressing": addressing, "stop": "35 ms", "duration": "40 ms"}
+    linux, bmv2 = (run_cell(CONGESTION_POINT.format(kind=kind, **settings)) for kind in ("linux", "bmv2"))
     assert bmv2.flows() == linux.flows()
-    type_at = 14 + (20 if addressing == "ipv4" else 40) + 8 + 1  # the receiver's own feedback is left to chance
-    seen = [[one for one in read_pcap(cell.out / "h4-eth0.pcap") if one.data[type_at] != 3] for cell in (linux, bmv2)]
-    assert len(seen[0]) > 4500 and seen[1] == seen[0]
+    type_at = 14 + (20 if addressing == "ipv4" else 40) + 8 + 1  # the receiver's feedback is random
+    packets = [
+        [one for one in read_pcap(cell.out / "h4-eth0.pcap") if one.data[type_at] != 3] for cell in (linux, bmv2)
+    ]
+    assert len(packets[0]) > 4500 and packets[1] == packets[0]
     found = {}
     for cell, kind in ((linux, "linux"), (bmv2, "bmv2")):
         (tmp_path / kind).mkdir()
-        row, table = stored(cell, tmp_path / kind)
+        row, table = store_tables(cell, tmp_path / kind)
         assert (row["status"], row["contradictions"]) == ("complete", [])
         (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
         found[kind] = {name: dict(queue["xstats"])[name] for name in ("sampled", "congested", "written", "largest")}
     assert found["bmv2"] == found["linux"] and found["linux"]["written"] > 400, found
 
 
-def without_its_time(packet: Packet) -> Packet:
-    """Feedback without the nanoseconds that a program in P4 cannot say, and without the checksum that covers them."""
+def with_microseconds(packet: Packet) -> Packet:
+    """A feedback packet with its time in microseconds, the resolution of P4 programs, and without its checksum."""
     udp_at = 14 + 20
     time_at = udp_at + 8 + 40
     if packet.data[udp_at + 9] != 3:
@@ -355,23 +355,24 @@ def without_its_time(packet: Packet) -> Packet:
 @pytest.mark.parametrize(
     "more", ["equilibrium: 15 packets", "equilibrium: 9 packets, between_samples: off, biased: off"]
 )
-def test_qcns_closed_loop_is_that_of_the_kernels_switch(
-    run_cell: Callable[..., Observed], tmp_path: Path, more: str
+def test_qcns_closed_loop_in_p4_equals_the_kernels(
+    run_cell: Callable[..., CellOutput], tmp_path: Path, more: str
 ) -> None:
-    """Sampled and sent back by chance, in a queue that overflows: the same draws, instants, bytes, rates and drops."""
+    """With random sampling and an overflowing queue, all draws, times, bytes, rates and drops are equal."""
     more = f"buffer: 20 packets, {more}"
-    given = {"more": more, "controller": "reaction_point", "addressing": "ipv4", "stop": "55 ms", "duration": "60 ms"}
-    linux, bmv2 = (run_cell(CONGESTION_POINT.format(kind=kind, **given)) for kind in ("linux", "bmv2"))
+    settings = {"more": more, "controller": "reaction_point", "addressing": "ipv4", "stop": "55 ms"}
+    settings["duration"] = "60 ms"
+    linux, bmv2 = (run_cell(CONGESTION_POINT.format(kind=kind, **settings)) for kind in ("linux", "bmv2"))
     assert bmv2.flows() == linux.flows()
-    assert bmv2.digest()["rates.ndjson"] == linux.digest()["rates.ndjson"]
+    assert bmv2.digest()["flow_samples.bin"] == linux.digest()["flow_samples.bin"]
     for host in ("h1", "h4"):
         captured = (read_pcap(cell.out / f"{host}-eth0.pcap") for cell in (linux, bmv2))
-        kernels, programs = ([without_its_time(one) for one in packets] for packets in captured)
-        assert programs == kernels
+        of_kernel, of_program = ([with_microseconds(one) for one in packets] for packets in captured)
+        assert of_program == of_kernel
     found = {}
     for cell, kind in ((linux, "linux"), (bmv2, "bmv2")):
         (tmp_path / kind).mkdir()
-        row, table = stored(cell, tmp_path / kind)
+        row, table = store_tables(cell, tmp_path / kind)
         assert (row["status"], row["contradictions"]) == ("complete", [])
         (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
         stats = dict(queue["xstats"])
@@ -386,19 +387,19 @@ def test_qcns_closed_loop_is_that_of_the_kernels_switch(
     assert counted.totals["recirculated"] == port.queue.packets == reflected
 
 
-def test_an_interface_that_disappears_costs_its_own_packets_only(
-    live_lab: Callable[[str], AbstractContextManager[Live]], tmp_path: Path
+def test_a_removed_interface_drops_only_its_packets(
+    running_lab: Callable[[str], AbstractContextManager[RunningLab]], tmp_path: Path
 ) -> None:
-    """What the program sends there is dropped by name; the other ports go on, and the lab ends as any."""
+    """Packets to the removed port are dropped with a reason; the other ports forward as before."""
     text = star("program: droptail").replace("hosts: 2", "hosts: 3")
-    with live_lab(text) as lab:
+    with running_lab(text) as lab:
         assert lab.run("h1", "ping", "-c", "1", "-W", "0.1", "h3")[0] == 0
-        status, said = lab.run("s1", "ip", "link", "delete", "eth2")
-        assert status == 0, said
-        status, said = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "-W", "0.1", "h3")
-        assert status == 1 and "0 received" in said, said
-        status, said = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "h2")
-        assert status == 0 and "2 received" in said, said
+        status, output = lab.run("s1", "ip", "link", "delete", "eth2")
+        assert status == 0, output
+        status, output = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "-W", "0.1", "h3")
+        assert status == 1 and "0 received" in output, output
+        status, output = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "h2")
+        assert status == 0 and "2 received" in output, output
         lab.stop()
     (counted,) = json.loads((tmp_path / "live" / "out" / "counters.json").read_text())["switches"].values()
     assert counted["shell"]["no_port"] == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab needs no root, and whatever runs in it, as the guest's root, writes only to its own folder."""
+"""A lab needs no root, and root in a guest writes only to the cell's folder."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 
-from cells import LIMITS, Observed, plan_of
+from qbed_testing.cells import LIMITS, CellOutput, write_plan
 
-NOBODY = 65534
+ORDINARY_UID = 65534
 LAB = """
-name: humble
+name: unprivileged
 topology: {star: {hosts: 3}}
 links: {default: {rate: 1 Gbit/s, delay: 10 us}}
 switches: {default: {scheme: ecn, buffer: 64 KB, threshold: 10 packets}}
@@ -32,25 +32,25 @@ duration: 50 ms
 
 
 def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
-    """As root: everything again as `nobody`, in a fork that has given up its rights; the results are the same."""
+    """Run by root, the test repeats the cell in a child process with another user id; the results are equal."""
     reference = run_cell(LAB)
     if os.geteuid() != 0:
-        return  # the line above was the test
-    with tempfile.TemporaryDirectory(prefix="qbed-nobody-") as place:
-        tools = Path(place) / "toolchain"
+        return  # the cell above ran as an ordinary user
+    with tempfile.TemporaryDirectory(prefix="qbed-unprivileged-") as parent:
+        tools = Path(parent) / "toolchain"
         toolchain = find_toolchain()
         shutil.copytree(toolchain.folder, tools)
-        folder = Path(place) / "cell"
-        plan = plan_of(folder, LAB)
-        for path in (Path(place), folder, *folder.iterdir()):
-            os.chown(path, NOBODY, NOBODY)
+        folder = Path(parent) / "cell"
+        plan = write_plan(folder, LAB)
+        for path in (Path(parent), folder, *folder.iterdir()):
+            os.chown(path, ORDINARY_UID, ORDINARY_UID)
         child = os.fork()
         if child == 0:
             status = 1
             try:
                 os.setgroups([])
-                os.setresgid(NOBODY, NOBODY, NOBODY)
-                os.setresuid(NOBODY, NOBODY, NOBODY)
+                os.setresgid(ORDINARY_UID, ORDINARY_UID, ORDINARY_UID)
+                os.setresuid(ORDINARY_UID, ORDINARY_UID, ORDINARY_UID)
                 substrate = VirtualSubstrate(Toolchain(tools, toolchain.manifest))
                 substrate.cell(folder, plan).run(LIMITS, lambda fraction: None)
                 status = 0
@@ -59,8 +59,8 @@ def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
             finally:
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert (folder / "out" / "flows.ndjson").stat().st_uid == NOBODY
-        assert Observed(plan, folder).digest() == reference.digest()
+        assert (folder / "out" / "flows.ndjson").stat().st_uid == ORDINARY_UID
+        assert CellOutput(plan, folder).digest() == reference.digest()
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
         "mount -n -t hostfs none /tmp -o / && touch /tmp{target}",
     ],
 )
-def test_the_guest_writes_only_to_its_own_folder(live_lab: Any, attempt: str) -> None:
+def test_a_guest_writes_only_to_its_folder(running_lab: Any, attempt: str) -> None:
     with tempfile.TemporaryDirectory(prefix="qbed-outside-", dir="/var/tmp") as outside:
         target = Path(outside) / "evil"
-        with live_lab(LAB.replace("capture: [h1>s1]\n", "")) as lab:
+        with running_lab(LAB.replace("capture: [h1>s1]\n", "")) as lab:
             status, output = lab.run("h1", "sh", "-c", attempt.format(target=target, folder=outside))
-            inside, said = lab.run("h1", "sh", "-c", "echo kept > /mnt/inside")
+            inside, message = lab.run("h1", "sh", "-c", "echo kept > /mnt/inside")
         assert status != 0, output
-        assert inside == 0, said
+        assert inside == 0, message
         assert list(Path(outside).iterdir()) == []

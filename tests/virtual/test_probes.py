@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes in virtual time: latencies equal arithmetic to the nanosecond, what is lost is counted, classes are on the
-wire in both directions.
-"""
+"""Probes in virtual time: latencies equal computed times, losses are counted, both directions have the DSCP."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cells import Observed, ran, stored
-from pcap import Packet, read_pcap
+from qbed_testing.cells import CellOutput, run_lab, store_tables
+from qbed_testing.pcap import Packet, read_pcap
 
 Tables = Callable[[str], list[dict[str, Any]]]
 LAB = """
@@ -40,13 +38,13 @@ duration: 80050 us
 
 
 @pytest.fixture(scope="module")
-def cell(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    return ran(Path(tmp_path_factory.mktemp("cell")), LAB)
+def cell(tmp_path_factory: pytest.TempPathFactory) -> CellOutput:
+    return run_lab(Path(tmp_path_factory.mktemp("cell")), LAB)
 
 
 @pytest.fixture(scope="module")
-def tables(cell: Observed, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    row, table = stored(cell, Path(tmp_path_factory.mktemp("tables")))
+def tables(cell: CellOutput, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    row, table = store_tables(cell, Path(tmp_path_factory.mktemp("tables")))
     assert (row["status"], row["contradictions"]) == ("complete", [])
     return table
 
@@ -55,17 +53,17 @@ def probes(tables: Tables, label: str) -> list[dict[str, Any]]:
     return sorted((row for row in tables("probes") if row["label"] == label), key=lambda row: int(row["probe"]))
 
 
-def test_over_idle_links_latency_is_serialisation_and_propagation(tables: Tables) -> None:
+def test_idle_latency_is_serialisation_and_propagation(tables: Tables) -> None:
     for label, headers, payload, delay_ns in (("idle", 42, 100, 25_000), ("six", 62, 32, 25_000)):
         frame = (headers + payload) * 8
-        one_way = frame * 1 + frame * 10 + delay_ns  # ns a bit: 1 Gbit/s to the switch, 100 Mbit/s behind it
+        one_way = frame * 1 + frame * 10 + delay_ns  # ns per bit: 1 Gbit/s to the switch, 100 Mbit/s after it
         back = [row for row in probes(tables, label) if not row["lost"]]
         assert len(back) > 10
         for row in back:
             assert (row["there_ns"], row["back_ns"], row["rtt_ns"]) == (one_way, one_way, 2 * one_way)
 
 
-def test_each_is_sent_at_its_instant_and_has_its_names(tables: Tables) -> None:
+def test_each_probe_is_sent_at_its_time(tables: Tables) -> None:
     idle, six = (probes(tables, label) for label in ("idle", "six"))
     assert [row["sent_ns"] for row in idle] == [1_000_000 * number for number in range(20)]
     assert [row["sent_ns"] for row in six] == [200_000 + 333_333 * number for number in range(15)]
@@ -73,18 +71,18 @@ def test_each_is_sent_at_its_instant_and_has_its_names(tables: Tables) -> None:
     assert {(row["src"], row["dst"], row["dscp"], row["workload"]) for row in six} == {("h3", "h2", 1, 1)}
 
 
-def test_what_a_dead_link_takes_is_lost(tables: Tables) -> None:
+def test_probes_on_a_failed_link_are_lost(tables: Tables) -> None:
     idle = probes(tables, "idle")
     assert [row["probe"] for row in idle if row["lost"]] == [10, 11, 12]
     assert all(row["rtt_ns"] is None and row["there_ns"] is None for row in idle if row["lost"])
-    # There is no variation where there is no probe before it.
+    # A probe has no delay variation if the previous one is lost.
     assert [row["probe"] for row in idle if row["ipdv_ns"] is None] == [0, 10, 11, 12, 13]
     (flow,) = (row for row in tables("flows") if row["label"] == "idle")
     assert (flow["segments_sent"], flow["segments_received"], flow["status"]) == (20, 17, "complete")
     assert flow["min_rtt_ns"] == flow["rtt_ns"] == idle[0]["rtt_ns"]
 
 
-def test_a_queue_is_seen_one_way_and_its_drops_are_the_losses(cell: Observed, tables: Tables) -> None:
+def test_queueing_adds_to_one_direction_and_drops_are_losses(cell: CellOutput, tables: Tables) -> None:
     crowded = probes(tables, "crowded")
     idle = min(row["rtt_ns"] for row in crowded if not row["lost"] and row["rtt_ns"])
     waited = [row for row in crowded if row["rtt_ns"] is not None and row["rtt_ns"] > idle]
@@ -93,7 +91,7 @@ def test_a_queue_is_seen_one_way_and_its_drops_are_the_losses(cell: Observed, ta
     (flow,) = (row for row in tables("flows") if row["label"] == "crowded")
     lost = sum(row["lost"] is True for row in crowded)
     assert lost > 0 and flow["segments_sent"] == 200 == len(crowded)
-    # The last one is still under way at the lab's end: neither back nor lost.
+    # The last probe is in flight at the lab's end: neither returned nor lost.
     assert crowded[-1]["lost"] is None and crowded[-1]["sent_ns"] == 79_900_000
     assert flow["segments_received"] == 200 - lost
     assert all(
@@ -108,16 +106,16 @@ def classes(packets: list[Packet], protocol: int) -> set[int]:
     return {data[15] >> 2 for data in ipv4}
 
 
-def test_all_packets_of_a_workload_have_its_class_in_both_directions(cell: Observed) -> None:
-    seen = [read_pcap(cell.out / f"{host}-eth0.pcap") for host in ("h1", "h2")]
-    for packets in seen:
+def test_all_packets_of_a_workload_have_its_dscp_in_both_directions(cell: CellOutput) -> None:
+    captures = [read_pcap(cell.out / f"{host}-eth0.pcap") for host in ("h1", "h2")]
+    for packets in captures:
         assert classes(packets, 6) == {34}, "data, acknowledgements, SYN and FIN"
-    tcp = [packet for packet in seen[0] if packet.data[12:14] == b"\x08\x00" and packet.data[23] == 6]
+    tcp = [packet for packet in captures[0] if packet.data[12:14] == b"\x08\x00" and packet.data[23] == 6]
     assert len({packet.source for packet in tcp}) == 2
-    assert classes(seen[0], 17) == {46, 8, 0}
-    six = [packet.data for packet in seen[1] if packet.data[12:14] == b"\x86\xdd" and packet.data[20] == 17]
+    assert classes(captures[0], 17) == {46, 8, 0}
+    six = [packet.data for packet in captures[1] if packet.data[12:14] == b"\x86\xdd" and packet.data[20] == 17]
     assert {(data[14] & 15) << 2 | data[15] >> 6 for data in six} == {1}
 
 
-def test_the_same_probes_each_time(cell: Observed, tmp_path: Path) -> None:
-    assert ran(tmp_path, LAB).digest() == cell.digest()
+def test_two_runs_with_probes_are_equal(cell: CellOutput, tmp_path: Path) -> None:
+    assert run_lab(tmp_path, LAB).digest() == cell.digest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same cell twice, once beside a busy core: every byte of every result is the same. Another seed: not."""
+"""Two runs of a cell, one on a busy machine, give equal files; another seed gives others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot
 
-from cells import Live, Observed, plan_of
+from qbed_testing.cells import CellOutput, RunningLab, write_plan
 
 SMALL = """
 name: small
@@ -48,7 +48,7 @@ duration: 20 ms
 
 @contextmanager
 def busy_core() -> Iterator[None]:
-    """Another process that takes what it can of the very core that the guest is pinned to."""
+    """A busy process on the core that the guest is pinned to."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield
@@ -77,52 +77,52 @@ def test_equal_runs_are_equal_files(run_cell: Callable[..., Any], text: str) -> 
             assert first.digest()[name] != other.digest()[name], f"{name} does not depend on the seed"
 
 
-def told_links(folder: Path, parameter: str, value: str, counter: str) -> tuple[int, dict[str, Any]]:
-    """The small lab with a parameter of the link device: its counter at the end, and the results."""
+def run_with_parameter(folder: Path, parameter: str, value: str, counter: str) -> tuple[int, dict[str, Any]]:
+    """Run the small lab with a parameter of qlink; return the final counter and the results."""
     parameters = "/sys/module/qlink/parameters"
-    plan = plan_of(folder, SMALL, 7)
+    plan = write_plan(folder, SMALL, 7)
     with boot(find_toolchain(), folder, plan, "lab") as guest:
-        lab = Live(guest)
-        lab.ready()
+        lab = RunningLab(guest)
+        lab.wait_until_ready()
         assert lab.run("h1", "sh", "-c", f"echo {value} > {parameters}/{parameter}") == (0, "")
         guest.send({"command": "workloads", "id": 1000})
         assert lab.run("h1", "sleep", "1.06") == (0, "")
         counted = int(lab.run("h2", "cat", f"{parameters}/{counter}")[1])
         lab.stop()
-    return counted, Observed(plan, folder).digest()
+    return counted, CellOutput(plan, folder).digest()
 
 
 @pytest.mark.parametrize(
     ("parameter", "on", "off", "counter"),
     [
-        pytest.param("leap", "Y", "N", "leaps", id="leaps from deadline to deadline (kernel patch `leap`)"),
-        pytest.param("warm_ends", "0", "100", "fetches", id="fetches ahead what the next ones need"),
-        pytest.param("hints", "Y", "N", "hinted", id="gives a packet the route of the last one to its address"),
+        pytest.param("leap", "Y", "N", "leaps", id="time leaps (kernel patch `leap`)"),
+        pytest.param("warm_ends", "0", "100", "fetches", id="prefetching"),
+        pytest.param("hints", "Y", "N", "hinted", id="route hints"),
     ],
 )
-def test_what_makes_a_link_fast_changes_no_result(
+def test_optimizations_of_links_change_no_result(
     tmp_path: Path, parameter: str, on: str, off: str, counter: str
 ) -> None:
-    many, fast = told_links(tmp_path / "fast", parameter, on, counter)
-    few, plain = told_links(tmp_path / "plain", parameter, off, counter)
+    many, fast = run_with_parameter(tmp_path / "fast", parameter, on, counter)
+    few, plain = run_with_parameter(tmp_path / "plain", parameter, off, counter)
     assert many > 1000 > few, (many, few)
     assert {"flows.ndjson", "taps.bin", "counters.json"} <= set(fast)
     assert fast == plain
 
 
-def test_the_flows_of_a_run_again_from_a_file_are_that_run(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+def test_a_replay_of_a_runs_flows_equals_the_run(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     arrivals, replay = "{interval: 500 us, size: {pareto: {mean: 50 KB, shape: 1.2}}", "{file: flows.csv"
     text = SMALL.replace("arrivals: {from: h1, to: h2, ", "arrivals: {").replace(
         "shape: 1.2}}}", "shape: 1.2}}, label: x}"
     )
-    once = run_cell(text)
-    drawn = [flow for flow in once.flows() if flow["workload"] == 0]
+    original = run_cell(text)
+    drawn = [flow for flow in original.flows() if flow["workload"] == 0]
     assert len(drawn) > 50
-    names = [node.name for node in once.plan.nodes]
+    names = [node.name for node in original.plan.nodes]
     lines = [f"{flow['start_ns']},{names[flow['src']]},{names[flow['dst']]},{flow['size_bytes']}\n" for flow in drawn]
     (tmp_path / "cell-1").mkdir()
     (tmp_path / "cell-1/flows.csv").write_text("start_ns,src,dst,size_bytes\n" + "".join(lines))
-    again = run_cell(text.replace(f"arrivals: {arrivals}", f"replay: {replay}"))
-    assert "arrivals" not in again.plan.dumps()
-    assert again.flows() == once.flows()
-    assert again.digest()["taps.bin"] == once.digest()["taps.bin"]
+    replayed = run_cell(text.replace(f"arrivals: {arrivals}", f"replay: {replay}"))
+    assert "arrivals" not in replayed.plan.dumps()
+    assert replayed.flows() == original.flows()
+    assert replayed.digest()["taps.bin"] == original.digest()["taps.bin"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FRR's daemons in virtual time: they find the routes, find others when a link fails, and do so alike every time."""
+"""FRR in virtual time: convergence, rerouting after a link failure, and equal results in each run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from qbed.plan.workload import Expectation
 from qbed.substrates import CellError
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 
-from cells import LIMITS, Live, Observed, plan_of
+from qbed_testing.cells import LIMITS, CellOutput, RunningLab, write_plan
 
 CLOS = """
 name: clos
@@ -43,12 +43,12 @@ duration: 6 s
 """
 
 
-def changes(cell: Observed) -> list[dict[str, Any]]:
+def changes(cell: CellOutput) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (cell.out / "routes.ndjson").open()]
 
 
 def table(rows: list[dict[str, Any]], node: str, until_ns: int) -> dict[str, list[str]]:
-    """A node's learnt routes at a time, by replaying its changes: prefix -> interfaces."""
+    """A node's learnt routes at a time, from its changes: prefix -> interfaces."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row["node"] == node and row["time_ns"] < until_ns and row.get("protocol") in ("bgp", "ospf"):
@@ -60,7 +60,9 @@ def table(rows: list[dict[str, Any]], node: str, until_ns: int) -> dict[str, lis
 
 
 @pytest.mark.parametrize("protocol", FRR)
-def test_a_link_fails_and_comes_back(run_cell: Callable[..., Any], tmp_path: Path, protocol: str) -> None:
+def test_routes_change_when_a_link_fails_and_recovers(
+    run_cell: Callable[..., Any], tmp_path: Path, protocol: str
+) -> None:
     cell = run_cell(CLOS + FRR[protocol] + FAILURE)
     flows = cell.flows()
     assert [flow["status"] for flow in flows] == ["complete"] * 24
@@ -68,13 +70,13 @@ def test_a_link_fails_and_comes_back(run_cell: Callable[..., Any], tmp_path: Pat
     ms = 1_000_000
 
     def remote(node: str, at_ns: int) -> set[tuple[str, ...]]:
-        return {tuple(ways) for to, ways in table(rows, node, at_ns).items() if to.startswith("10.0.0.")}
+        return {tuple(interfaces) for to, interfaces in table(rows, node, at_ns).items() if to.startswith("10.0.0.")}
 
-    # At the epoch: as many next hops as the compiler's ECMP; then the way that is left; then all again.
-    for node, up, left in (("rack1", ("eth2", "eth3"), ("eth3",)), ("rack2", ("eth2", "eth3"), ("eth3",))):
-        assert up in remote(node, 0)
-        assert left in remote(node, 900 * ms) and up not in remote(node, 900 * ms)
-        assert up in remote(node, 5900 * ms)
+    # At the epoch as many next hops as the compiler's ECMP, then the remaining path, then all again.
+    for node, all_paths, remaining in (("rack1", ("eth2", "eth3"), ("eth3",)), ("rack2", ("eth2", "eth3"), ("eth3",))):
+        assert all_paths in remote(node, 0)
+        assert remaining in remote(node, 900 * ms) and all_paths not in remote(node, 900 * ms)
+        assert all_paths in remote(node, 5900 * ms)
     (cell.folder / "results").mkdir()
     row = store_cell(cell.folder, cell.plan, cell.folder / "results")
     assert (row["status"], row["contradictions"]) == ("complete", [])
@@ -87,13 +89,13 @@ def test_a_link_fails_and_comes_back(run_cell: Callable[..., Any], tmp_path: Pat
 
 
 @pytest.mark.parametrize("protocol", FRR)
-def test_two_runs_are_one(run_cell: Callable[..., Any], protocol: str) -> None:
+def test_two_runs_with_frr_are_equal(run_cell: Callable[..., Any], protocol: str) -> None:
     first, second = (run_cell(CLOS + FRR[protocol] + FAILURE).digest() for _ in range(2))
     assert first == second and "rack1-zebra.log" in first and "routes.ndjson" in first
 
 
-def test_the_compilers_routes_outlive_a_link(run_cell: Callable[..., Any]) -> None:
-    """Static routes: a rack turns to the other spine by itself, but nobody tells the spine."""
+def test_static_routes_do_not_change_when_a_link_fails(run_cell: Callable[..., Any]) -> None:
+    """Static routes: a rack uses its other spine, but the spine does not learn of the failure."""
     cell = run_cell(CLOS + FAILURE.replace("rack1-spine1", "h1-rack1"))
     done = {(flow["label"], flow["src"]): flow["status"] for flow in cell.flows()}
     assert {status for (label, _), status in done.items() if label in ("before", "after")} == {"complete"}
@@ -104,20 +106,20 @@ def test_the_compilers_routes_outlive_a_link(run_cell: Callable[..., Any]) -> No
 
 
 def run_changed(folder: Path, change: Callable[[Plan], None]) -> None:
-    plan = plan_of(folder, CLOS + FRR["bgp"] + "duration: 1 ms\n")
+    plan = write_plan(folder, CLOS + FRR["bgp"] + "duration: 1 ms\n")
     change(plan)
     (folder / "plan.json").write_text(plan.dumps())
     VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda _: None)
 
 
-def test_what_is_not_there_ends_the_lab(tmp_path: Path) -> None:
+def test_a_missing_route_daemon_or_program_fails_the_cell(tmp_path: Path) -> None:
     def want_more(plan: Plan) -> None:
         node = plan.nodes[plan.node_index("rack1")]
-        ways = ["eth2", "eth3", "eth0"]
-        node.expects = [Expectation(to=to, hops=3, via=ways) for to in ("10.0.0.4/30", "10.9.0.0/16")]
+        interfaces = ["eth2", "eth3", "eth0"]
+        node.expects = [Expectation(to=to, hops=3, via=interfaces) for to in ("10.0.0.4/30", "10.9.0.0/16")]
 
-    says = r"not converged at \d+ ms .*: rack1 reaches h3 \(10.0.0.4/30\) by 2 of 3 next hops; rack1 reaches h4"
-    with pytest.raises(CellError, match=says):
+    message = r"not converged at \d+ ms .*: rack1 reaches h3 \(10.0.0.4/30\) by 2 of 3 next hops; rack1 reaches h4"
+    with pytest.raises(CellError, match=message):
         run_changed(tmp_path / "few", want_more)
 
     def forget_a_peer(plan: Plan) -> None:
@@ -149,24 +151,24 @@ def test_what_is_not_there_ends_the_lab(tmp_path: Path) -> None:
     with pytest.raises(CellError, match="node rack2: zebra is not ready: there is no /run/frr/never"):
         run_changed(tmp_path / "waits", never_ready)
 
-    def elsewhere(plan: Plan) -> None:
-        plan.nodes[plan.node_index("rack2")].programs[1].argv[0] = "zebra-of-mars"
+    def use_missing_program(plan: Plan) -> None:
+        plan.nodes[plan.node_index("rack2")].programs[1].argv[0] = "no-such-zebra"
 
-    with pytest.raises(CellError, match="node rack2 runs zebra-of-mars, which is not here; run `make setup`"):
-        run_changed(tmp_path / "lost", elsewhere)
+    with pytest.raises(CellError, match="node rack2 runs no-such-zebra, which is not here; run `make setup`"):
+        run_changed(tmp_path / "lost", use_missing_program)
 
 
-def test_vtysh_speaks_with_the_daemons_of_its_node(
-    live_lab: Callable[[str], AbstractContextManager[Live]],
+def test_vtysh_connects_to_the_daemons_of_its_node(
+    running_lab: Callable[[str], AbstractContextManager[RunningLab]],
 ) -> None:
-    with live_lab(CLOS + FRR["bgp"] + "duration: 1 ms\n") as lab:
+    with running_lab(CLOS + FRR["bgp"] + "duration: 1 ms\n") as lab:
         for node, peers in (("spine1", ("rack1", "rack2")), ("rack2", ("spine1", "spine2"))):
             status, output = lab.run(node, "vtysh", "-c", "show bgp summary json")
             assert status == 0, output
             found = json.loads(output)["ipv4Unicast"]
             assert {peer["desc"] for peer in found["peers"].values()} == set(peers)
             assert {peer["state"] for peer in found["peers"].values()} == {"Established"}
-        # A node's files are its own; nobody else sees them.
+        # A node's files are not visible on other nodes.
         assert lab.run("h1", "ls", "/run/frr")[0] != 0 or lab.run("h1", "ls", "/run/frr")[1] == ""
         assert "frrvty" in lab.run("rack1", "cat", "/etc/group")[1]
         assert "frrvty" not in lab.run("h1", "cat", "/etc/group")[1]
@@ -176,19 +178,19 @@ def test_vtysh_speaks_with_the_daemons_of_its_node(
 
 @pytest.mark.parametrize("protocol", FRR)
 @pytest.mark.parametrize("program", ["rack2", "spine1"])
-def test_routers_stand_beside_switches_in_p4(
+def test_frr_routers_and_p4_switches_work_together(
     run_cell: Callable[..., Any], tmp_path: Path, protocol: str, program: str
 ) -> None:
-    """Three racks: what leads through the switch in P4 is given, FRR finds the rest."""
-    own = f"buffer: 1 MB}}, {program}: {{program: droptail}}}}"
-    lab = CLOS.replace("racks: 2", "racks: 3").replace("buffer: 1 MB}}", own)
+    """Routes through the P4 switch are static; FRR learns the others."""
+    switches = f"buffer: 1 MB}}, {program}: {{program: droptail}}}}"
+    lab = CLOS.replace("racks: 2", "racks: 3").replace("buffer: 1 MB}}", switches)
     workload = "workload:\n  - flows: {from: h1..h4, to: h3..h6, size: 10 KB, count: 9, start: 1 ms}\nduration: 50 ms\n"
     cell = run_cell(lab + FRR[protocol] + workload)
     assert {flow["status"] for flow in cell.flows()} == {"complete"}
     learnt = {to for name in ("rack1", "rack3", "spine2") for to in table(changes(cell), name, 0)}
-    given = {route.to for node in cell.plan.nodes if node.programs for route in node.routes}
-    assert given and len(learnt) >= 2
-    # both spines are on the way of some, whoever found the routes
+    static = {route.to for node in cell.plan.nodes if node.programs for route in node.routes}
+    assert static and len(learnt) >= 2
+    # both spines carry traffic of static and learnt routes
     sent = {queue.split(">")[0]: 0 for queue in port_names(cell.plan)}
     for queue in port_names(cell.plan):
         sent[queue.split(">")[0]] += cell.taps(queue)["summary"]["sent_packets"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long packets wait is what a record of every packet says, in any queue, and costs the run nothing."""
+"""Sojourn times of any queue equal those computed from a record of every packet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from qbed.telemetry.sojourn import ECN, bin_from_ns
 from qbed.telemetry.taps import OPERATIONS
 
-from cells import Observed, ran, stored
+from qbed_testing.cells import CellOutput, run_lab, store_tables
 
 QDISCS = {
     "s1>h1": "{scheme: ecn, buffer: 40 packets, threshold: 10 packets}",
@@ -30,7 +30,7 @@ LAB = f"""
 name: waits
 topology: {{star: {{hosts: 8}}}}
 links: {{default: {{rate: 1 Gbit/s, delay: 20 us}}, {SLOW}}}
-switches: {{default: {{scheme: droptail}}, {", ".join(f'"{port}": {of}' for port, of in QDISCS.items())}}}
+switches: {{default: {{scheme: droptail}}, {", ".join(f'"{port}": {qdisc}' for port, qdisc in QDISCS.items())}}}
 hosts: {{default: {{tcp: cubic, ecn: "on"}}, h8: {{tcp: cubic, ecn: "off"}}}}
 workload:
   - flows: {{pairs: [{FLOWS}], size: unlimited, start: 100 us}}
@@ -42,40 +42,42 @@ BOUND = 20_000_123
 INTERVAL = 1_000_000
 
 Waits = dict[tuple[str, str], list[tuple[int, int]]]
-"""By port and ECN field: of each packet, when it left and how long it had waited."""
+"""Departure time and sojourn time of each packet, by port and ECN field."""
 
 
 @pytest.fixture(scope="module")
-def every_packet(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    return ran(Path(tmp_path_factory.mktemp("every")), LAB.replace("OBSERVE", "{queues: every packet}"))
+def every_packet(tmp_path_factory: pytest.TempPathFactory) -> CellOutput:
+    return run_lab(Path(tmp_path_factory.mktemp("every")), LAB.replace("OBSERVE", "{queues: every packet}"))
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dict[str, Any]]]:
     observe = f"{{queues: 1 ms, sojourn: true, windows: {{early: {{until: {BOUND} ns}}, late: {{from: {BOUND} ns}}}}}}"
-    cell = ran(Path(tmp_path_factory.mktemp("cell")), LAB.replace("OBSERVE", observe))
-    row, table = stored(cell, Path(tmp_path_factory.mktemp("tables")))
+    cell = run_lab(Path(tmp_path_factory.mktemp("cell")), LAB.replace("OBSERVE", observe))
+    row, table = store_tables(cell, Path(tmp_path_factory.mktemp("tables")))
     assert (row["status"], row["contradictions"]) == ("complete", [])
     return table
 
 
 @pytest.fixture(scope="module")
-def waits(every_packet: Observed) -> Waits:
+def waits(every_packet: CellOutput) -> Waits:
     found: Waits = defaultdict(list)
     for port in QDISCS:
-        came: dict[int, tuple[int, int]] = {}
+        arrivals: dict[int, tuple[int, int]] = {}
         for event in np.concatenate(every_packet.taps(port)["events"]):
             if OPERATIONS[event["op"]] == "enqueue":
-                ecn = 2 if event["ecn"] == 3 else int(event["ecn"])  # what the queue marks as it comes came as ECT(0)
-                came[int(event["packet"])] = (int(event["time_ns"]), ecn)
+                ecn = (
+                    2 if event["ecn"] == 3 else int(event["ecn"])
+                )  # a packet that is marked on arrival arrived as ECT(0)
+                arrivals[int(event["packet"])] = (int(event["time_ns"]), ecn)
             elif OPERATIONS[event["op"]] == "dequeue":
-                at, ecn = came[int(event["packet"])]
+                at, ecn = arrivals[int(event["packet"])]
                 found[port, ECN[ecn]].append((int(event["time_ns"]), int(event["time_ns"]) - at))
     return found
 
 
-def expect(row: dict[str, Any], waited: list[int]) -> None:
-    """That a row is of these packets."""
+def assert_row(row: dict[str, Any], waited: list[int]) -> None:
+    """Assert that a row describes the packets with these sojourn times."""
     values = np.sort(np.array(waited))
     assert (row["packets"], row["max_ns"]) == (len(values), values[-1])
     assert row["mean_ns"] == pytest.approx(values.mean(), rel=1e-12)
@@ -90,11 +92,11 @@ def expect(row: dict[str, Any], waited: list[int]) -> None:
         assert list(np.bincount(places, minlength=len(edges))) == row["bin_packets"]
 
 
-def test_waits_are_those_of_every_packet(tables: Callable[[str], list[dict[str, Any]]], waits: Waits) -> None:
+def test_sojourn_times_equal_those_of_all_packets(tables: Callable[[str], list[dict[str, Any]]], waits: Waits) -> None:
     rows = {(row["port"], row["ecn"]): row for row in tables("sojourns") if row["port"] in QDISCS}
     assert rows.keys() == waits.keys() and len({ecn for _, ecn in rows}) == 2
     for key, row in rows.items():
-        expect(row, [ns for _, ns in waits[key]])
+        assert_row(row, [ns for _, ns in waits[key]])
         assert row["dscp"] == 0 and row["role"] == "switch"
     by_port = {row["port"]: row for row in tables("queues")}
     for port in QDISCS:
@@ -102,19 +104,17 @@ def test_waits_are_those_of_every_packet(tables: Callable[[str], list[dict[str, 
     assert rows["s1>h6", "ect0"]["bin_from_ns"][0] >= 700_000, "netem's delay is a wait"
 
 
-def test_windows_are_of_the_packets_that_left_in_them(
-    tables: Callable[[str], list[dict[str, Any]]], waits: Waits
-) -> None:
+def test_a_window_has_the_packets_that_left_in_it(tables: Callable[[str], list[dict[str, Any]]], waits: Waits) -> None:
     rows = {(row["span"], row["port"], row["ecn"]): row for row in tables("sojourn_windows") if row["port"] in QDISCS}
     for (port, ecn), left in waits.items():
         parts = {"early": [ns for at, ns in left if at < BOUND], "late": [ns for at, ns in left if at >= BOUND]}
         for span, waited in parts.items():
             if waited:
-                expect(rows.pop((span, port, ecn)), waited)
+                assert_row(rows.pop((span, port, ecn)), waited)
     assert not rows
 
 
-def test_a_series_is_of_those_that_left_in_each_interval(
+def test_a_series_has_the_packets_that_left_in_each_interval(
     tables: Callable[[str], list[dict[str, Any]]], waits: Waits
 ) -> None:
     rows = {(row["port"], row["ecn"], row["time_ns"]): row for row in tables("sojourn_series") if row["port"] in QDISCS}
@@ -124,7 +124,7 @@ def test_a_series_is_of_those_that_left_in_each_interval(
             expected[port, ecn, (at // INTERVAL + 1) * INTERVAL].append(ns)
     assert rows.keys() == expected.keys() and len(rows) > 300
     for key, waited in expected.items():
-        expect(rows[key], waited)
+        assert_row(rows[key], waited)
         assert rows[key]["interval_ns"] == INTERVAL
 
 
@@ -140,17 +140,17 @@ duration: 40 ms
 
 
 @pytest.mark.parametrize("switch", ["scheme: droptail", "scheme: droptail, kind: bmv2"])
-def test_arithmetic(run_cell: Callable[[str], Observed], tmp_path: Path, switch: str) -> None:
-    """A packet of 1042 bytes every 0.5 ms, of which each takes 1 ms: packet k waits k times 0.5 ms."""
-    _, table = stored(run_cell(ARRIVALS.replace("SWITCH", switch)), tmp_path)
+def test_sojourn_times_equal_computed_times(run_cell: Callable[[str], CellOutput], tmp_path: Path, switch: str) -> None:
+    """Packets of 1042 bytes arrive every 0.5 ms and take 1 ms each, so packet k waits k times 0.5 ms."""
+    _, table = store_tables(run_cell(ARRIVALS.replace("SWITCH", switch)), tmp_path)
     (row,) = (row for row in table("sojourns") if row["port"] == "s1>h2")
-    expect(row, [500_000 * k for k in range(20)])
+    assert_row(row, [500_000 * k for k in range(20)])
     (host,) = (row for row in table("sojourns") if row["port"] == "h1>s1")
     assert (host["packets"], host["max_ns"], host["bin_from_ns"], host["bin_to_ns"]) == (20, 0, [0], [0])
     assert not (tmp_path / "sojourn_series.arrow").exists()
 
 
-def test_bins_of_the_tables_are_those_of_the_tap() -> None:
+def test_bins_have_a_resolution_of_1_in_64() -> None:
     edges = bin_from_ns(np.arange(2241))
     assert edges[0] == 0 and edges[128] == 128 and edges[-1] == 1 << 40
     assert np.all(np.diff(edges) > 0) and np.all(np.diff(edges)[128:] * 64 <= edges[128:-1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of a run: exact to the nanosecond for queues, to the byte for flows of each transport, and no part of it."""
+"""Windows: sums of queues exact to the nanosecond and of flows to the byte; they do not change the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from qbed.telemetry.taps import OPERATIONS
 
-from cells import Observed, ran, stored
+from qbed_testing.cells import CellOutput, run_lab, store_tables
 
 LAB = """
 name: windows
@@ -33,18 +33,20 @@ PORT = "s1>s2"
 
 
 @pytest.fixture(scope="module")
-def cell(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    return ran(Path(tmp_path_factory.mktemp("cell")), LAB.replace("WINDOWS", WINDOWS))
+def cell(tmp_path_factory: pytest.TempPathFactory) -> CellOutput:
+    return run_lab(Path(tmp_path_factory.mktemp("cell")), LAB.replace("WINDOWS", WINDOWS))
 
 
 @pytest.fixture(scope="module")
-def tables(cell: Observed, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dict[str, Any]]]:
-    row, table = stored(cell, Path(tmp_path_factory.mktemp("tables")))
+def tables(cell: CellOutput, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dict[str, Any]]]:
+    row, table = store_tables(cell, Path(tmp_path_factory.mktemp("tables")))
     assert (row["status"], row["contradictions"]) == ("complete", [])
     return table
 
 
-def test_a_queue_is_what_its_packets_made_of_it(cell: Observed, tables: Callable[[str], list[dict[str, Any]]]) -> None:
+def test_a_queues_window_equals_sums_over_its_events(
+    cell: CellOutput, tables: Callable[[str], list[dict[str, Any]]]
+) -> None:
     found = next(row for row in tables("queue_windows") if row["port"] == PORT and row["span"] == "main")
     events = np.concatenate(cell.taps(PORT)["events"])
     times, inside = events["time_ns"], (events["time_ns"] >= BEGIN) & (events["time_ns"] < END)
@@ -53,23 +55,23 @@ def test_a_queue_is_what_its_packets_made_of_it(cell: Observed, tables: Callable
     assert spans.sum() == END - BEGIN == found["duration_ns"]
     assert found["byte_ns"] == int((events["queue_bytes"].astype(np.int64) * spans).sum())
     assert found["packet_ns"] == int((events["queue_packets"].astype(np.int64) * spans).sum())
-    lasted = events[spans > 0]
-    assert found["max_packets"] == lasted["queue_packets"].max() and found["max_bytes"] == lasted["queue_bytes"].max()
+    states = events[spans > 0]
+    assert found["max_packets"] == states["queue_packets"].max() and found["max_bytes"] == states["queue_bytes"].max()
     bins = np.bincount(events["queue_bytes"] // found["bin_bytes"], spans).astype(int)
     assert found["histogram_ns"] == list(np.trim_zeros(bins, "b"))
     for name, op in (("sent_packets", "dequeue"), ("marked_packets", "mark"), ("dropped_packets", "drop")):
         assert found[name] == int((inside & (events["op"] == OPERATIONS.index(op))).sum())
-    assert found["marked_packets"] > 0 and found["dropped_packets"] > 0, "the lab shows nothing"
+    assert found["marked_packets"] > 0 and found["dropped_packets"] > 0, "the lab has no marks or drops"
 
 
-def test_two_halves_are_the_whole(tables: Callable[[str], list[dict[str, Any]]]) -> None:
+def test_two_windows_add_up_to_the_run(tables: Callable[[str], list[dict[str, Any]]]) -> None:
     halves = [row for row in tables("queue_windows") if row["span"] in ("early", "late")]
-    for whole in tables("queues"):
-        early, late = (row for row in halves if row["queue"] == whole["queue"])
+    for total in tables("queues"):
+        early, late = (row for row in halves if row["queue"] == total["queue"])
         for name in ("byte_ns", "packet_ns", "duration_ns", "sent_bytes", "dropped_packets", "marked_packets"):
-            assert early[name] + late[name] == whole[name], (whole["port"], name)
-        assert max(early["max_packets"], late["max_packets"]) == whole["max_packets"]
-        assert sum(early["histogram_ns"]) + sum(late["histogram_ns"]) == sum(whole["histogram_ns"])
+            assert early[name] + late[name] == total[name], (total["port"], name)
+        assert max(early["max_packets"], late["max_packets"]) == total["max_packets"]
+        assert sum(early["histogram_ns"]) + sum(late["histogram_ns"]) == sum(total["histogram_ns"])
     spans = {row["span"]: row for row in tables("windows")}
     flows = {row["flow"]: row for row in tables("flows")}
     assert {row["transport"] for row in flows.values()} == {"tcp", "udp", "rate"}
@@ -78,15 +80,13 @@ def test_two_halves_are_the_whole(tables: Callable[[str], list[dict[str, Any]]])
         assert parts["early"]["received_bytes"] > 0
         received = sum(parts[name]["received_bytes"] for name in ("early", "late") if name in parts)
         assert received == flow["received_bytes"], flow["label"]
-    total = sum(flow["received_bytes"] for flow in flows.values())
-    assert spans["early"]["received_bytes"] + spans["late"]["received_bytes"] == total
+    received = sum(flow["received_bytes"] for flow in flows.values())
+    assert spans["early"]["received_bytes"] + spans["late"]["received_bytes"] == received
     assert spans["early"]["flows_started"] == 4 and spans["late"]["flows_started"] == 0
 
 
-def test_received_is_what_has_passed_the_last_queue(
-    cell: Observed, tables: Callable[[str], list[dict[str, Any]]]
-) -> None:
-    """But for what is on its way or out of order at the two ends of the window: some packets."""
+def test_received_bytes_passed_the_last_queue(cell: CellOutput, tables: Callable[[str], list[dict[str, Any]]]) -> None:
+    """Except for some packets in flight or out of order at the ends of the window."""
     received = {row["dst"]: row for row in tables("flow_windows") if row["span"] == "main" and row["label"] == "tcp"}
     for port, host in (("s2>h3", "h3"), ("s2>h4", "h4")):
         events = np.concatenate(cell.taps(port)["events"])
@@ -96,10 +96,10 @@ def test_received_is_what_has_passed_the_last_queue(
         assert payload > 100_000 and abs(received[host]["received_bytes"] - payload) < 45 * 1448
 
 
-def test_the_run_is_the_same_without_them(run_cell: Callable[[str], Observed], cell: Observed) -> None:
+def test_windows_do_not_change_the_run(run_cell: Callable[[str], CellOutput], cell: CellOutput) -> None:
     plain = run_cell(LAB.replace(", WINDOWS", ""))
     assert plain.flows() == cell.flows()
     for port in (PORT, "s2>h3"):
-        ours, theirs = (np.concatenate(one.taps(port)["events"]) for one in (cell, plain))
-        assert ours.tobytes() == theirs.tobytes()
+        with_windows, without_windows = (np.concatenate(one.taps(port)["events"]) for one in (cell, plain))
+        assert with_windows.tobytes() == without_windows.tobytes()
     assert not (plain.out / "windows.ndjson").exists()

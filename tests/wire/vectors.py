@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json: IP packets with the congestion header, what they say, and what queues make of them.
+"""Write vectors.json: IP packets with the congestion header, their fields, and the packets after a series of queues.
 
     .venv/bin/python tests/wire/vectors.py > tests/wire/vectors.json
 
-It shares no code with what is tested by them: every field is put where docs/wire-format.md has it, one by one.
+It shares no code with the tested programs: it places each field as docs/formats.md, section 6, specifies.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def header(fields: dict[str, int]) -> bytes:
     return b"".join(fields.get(name, 0).to_bytes(size, "big") for name, size in SIZES.items())
 
 
-def ones_sum(data: bytes) -> int:
+def ones_complement_sum(data: bytes) -> int:
     total: int = sum(struct.unpack(f"!{(len(data) + 1) // 2}H", data + bytes(len(data) % 2)))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
@@ -56,25 +56,25 @@ def packet(payload: bytes, family: int, ports: tuple[int, int] = (SENDER, PORT),
     if family == 4:
         source, destination = (ipaddress.ip_address(f"10.0.0.{n}").packed for n in (1, 2))
         ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + length, 0, 0x4000, 64, 17, 0) + source + destination
-        ip = ip[:10] + struct.pack("!H", 0xFFFF - ones_sum(ip)) + ip[12:]
+        ip = ip[:10] + struct.pack("!H", 0xFFFF - ones_complement_sum(ip)) + ip[12:]
         pseudo = source + destination + struct.pack("!HH", 17, length)
     else:
         source, destination = (ipaddress.ip_address(f"fd00::{n}").packed for n in (1, 2))
         ip = struct.pack("!IHBB", 6 << 28, length, 17, 64) + source + destination
         pseudo = source + destination + struct.pack("!II", length, 17)
-    check = (0xFFFF - ones_sum(pseudo + udp + b"\0\0" + payload)) or 0xFFFF
+    check = (0xFFFF - ones_complement_sum(pseudo + udp + b"\0\0" + payload)) or 0xFFFF
     return ip + udp + struct.pack("!H", check if checksum else 0) + payload
 
 
 def vector(name: str, family: int, fields: dict[str, int], payload: bytes = b"", verdict: str = "header",
            ports: tuple[int, int] = (SENDER, PORT), keep: int | None = None) -> dict[str, Any]:  # fmt: skip
-    """`keep`: of the UDP payload, so many bytes."""
-    whole = packet((header(fields) + payload)[:keep], family, ports)
+    """A packet and the parser's verdict on it; `keep` truncates the UDP payload."""
+    data = packet((header(fields) + payload)[:keep], family, ports)
     payload_at = 28 if family == 4 else 48
-    found: dict[str, Any] = {"name": name, "payload_at": payload_at, "verdict": verdict, "packet": whole.hex()}
+    found: dict[str, Any] = {"name": name, "payload_at": payload_at, "verdict": verdict, "packet": data.hex()}
     if verdict == "header":
-        said = {field: fields.get(field, 0) for field in SIZES}
-        found["header"] = {k: f"{v:032x}" if SIZES[k] == 16 else v for k, v in said.items()}
+        values = {field: fields.get(field, 0) for field in SIZES}
+        found["header"] = {k: f"{v:032x}" if SIZES[k] == 16 else v for k, v in values.items()}
     return found
 
 
@@ -108,16 +108,16 @@ def packets() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def way(name: str, family: int, kind: int, parts: list[int], before: int = 0, hops: int = 0,
+def path(name: str, family: int, kind: int, parts: list[int], before: int = 0, hops: int = 0,
         checksum: bool = True) -> dict[str, Any]:  # fmt: skip
-    """A packet on its way through queues of these lengths."""
-    most = 2**128 - 1
+    """A packet before and after a series of queues of the lengths `parts`."""
+    maximum = 2**128 - 1
     signal = before
     for part in parts:
         signal = {
             NONE: signal,
-            SUM: min(most, signal + part),
-            SUM_SQU: min(most, signal + part * part),
+            SUM: min(maximum, signal + part),
+            SUM_SQU: min(maximum, signal + part * part),
             MAX: max(signal, part),
             IND: max(signal, part),
         }[kind]
@@ -132,27 +132,27 @@ def way(name: str, family: int, kind: int, parts: list[int], before: int = 0, ho
     }
 
 
-def ways() -> list[dict[str, Any]]:
+def paths() -> list[dict[str, Any]]:
     full = 2**32 - 1
     return [
-        way("SUM", 4, SUM, [0, 1, 1500, full]),
-        way("MAX", 6, MAX, [0, 1500, 7]),
-        way("IND", 4, IND, [0, 1, 0]),
-        way("nothing is asked for", 4, NONE, [5, 6]),
-        way("squares of 16 full queues, in bytes: 68 bits", 4, SUM_SQU, [full] * 16),
-        way("squares of 16 full queues, in bytes: 68 bits, IPv6", 6, SUM_SQU, [full] * 16),
-        way("a carry into the upper half", 4, SUM, [1], before=2**64 - 1),
-        way("a sum is never more than 128 bits have", 4, SUM, [full], before=2**128 - 2),
-        way("the squares of the largest numbers, neither", 6, SUM_SQU, [2**64 - 1] * 2),
-        way("hops end at 255", 4, SUM, [1, 1], hops=254),
-        way("without a checksum", 4, SUM, [12345], checksum=False),
-        way("a checksum that is 0 is sent as 0xffff", 4, SUM, [ZERO]),
-        way("and that one changes, too", 4, SUM, [1], before=ZERO, hops=1),
+        path("SUM", 4, SUM, [0, 1, 1500, full]),
+        path("MAX", 6, MAX, [0, 1500, 7]),
+        path("IND", 4, IND, [0, 1, 0]),
+        path("nothing is asked for", 4, NONE, [5, 6]),
+        path("squares of 16 full queues, in bytes: 68 bits", 4, SUM_SQU, [full] * 16),
+        path("squares of 16 full queues, in bytes: 68 bits, IPv6", 6, SUM_SQU, [full] * 16),
+        path("a carry into the upper half", 4, SUM, [1], before=2**64 - 1),
+        path("a sum is never more than 128 bits have", 4, SUM, [full], before=2**128 - 2),
+        path("the squares of the largest numbers, neither", 6, SUM_SQU, [2**64 - 1] * 2),
+        path("hops end at 255", 4, SUM, [1, 1], hops=254),
+        path("without a checksum", 4, SUM, [12345], checksum=False),
+        path("a checksum that is 0 is sent as 0xffff", 4, SUM, [ZERO]),
+        path("and that one changes, too", 4, SUM, [1], before=ZERO, hops=1),
     ]
 
 
 def _part_for_zero() -> int:
-    """What the first queue must add for the sum over the packet to be 0."""
+    """The length of a queue for which the packet's checksum is 0."""
     for part in range(1 << 17):
         start = DATA_FIELDS | {"kind": SUM, "bits": 32, "hops": 1, "signal": part}
         if packet(header(start) + b"odd", 4)[26:28] == b"\xff\xff":
@@ -163,5 +163,5 @@ def _part_for_zero() -> int:
 ZERO = _part_for_zero()
 
 if __name__ == "__main__":
-    json.dump({"packets": packets(), "ways": ways()}, sys.stdout, indent=1)
+    json.dump({"packets": packets(), "ways": paths()}, sys.stdout, indent=1)
     sys.stdout.write("\n")

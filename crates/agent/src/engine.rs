@@ -20,6 +20,7 @@ use crate::plan::ChangeKind;
 use crate::programs::children::{ChildEvent, Children};
 use crate::programs::daemons::Daemons;
 use crate::programs::launches::Launches;
+use crate::results::flow_samples::FlowSamples;
 use crate::results::flows;
 use crate::transport::{self, Transport};
 use crate::world::token::{Part, Token, Topic};
@@ -70,6 +71,7 @@ impl<'a> Engine<'a> {
         let timer = Timer::new(world.clock.scale).with_context(|| "timer".into())?;
         let token = world.topic(Part::Timer).only();
         world.watch(&timer.descriptor, token, READABLE).with_context(|| "timer".into())?;
+        world.flow_samples = FlowSamples::open(world.plan)?;
         let transports = transport::ALL.open(&mut world)?;
         let taps = TapStream::open(&mut world)?;
         let captures = Captures::open(&mut world)?;
@@ -355,7 +357,7 @@ impl<'a> Engine<'a> {
             tap::Taps::find(self.world.plan)?.push()?;
             taps.drain()?;
         }
-        self.transports.iter_mut().try_for_each(|transport| transport.push())
+        self.world.flow_samples.as_mut().map_or(Ok(()), FlowSamples::flush)
     }
 
     /// Sends a `terminal` event for each change of a terminal's state.
@@ -388,6 +390,7 @@ impl<'a> Engine<'a> {
         self.windows.finish()?;
         self.statistics.finish()?;
         self.transports.iter_mut().try_for_each(|transport| transport.finish(&self.world))?;
+        self.world.flow_samples.take().map_or(Ok(()), |mut samples| samples.flush())?;
         self.launches.finish(&self.world)?;
         let records = self.transports.iter().flat_map(|transport| transport.records(&self.world));
         flows::write(records.collect())?;

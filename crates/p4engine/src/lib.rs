@@ -1,33 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! The P4 engine: runs a `Program` over packets, by the semantics of BMv2's `simple_switch` (v1model).
 //!
-//! It knows packets, programs and tables; no kernel, no sockets, no clock. A *shell* (the guest's kernel, `p4switch`) brings
-//! packets and the time, and owns the queues between ingress and egress.
+//! The engine depends on no kernel, sockets or clock. A *shell* (the guest's kernel, `p4switch`) passes packets and the
+//! time to it, and has the queues between ingress and egress.
 //!
-//! # The way of a packet
+//! # The path of a packet
 //!
 //! ```text
-//! shell: Engine::ingress(context, packet, arrival) -> Decision            parse, verify, ingress
-//!        a clone at ingress: Engine::parse_clone(..) into another context; more than one port: Engine::copy(..)
-//!        queue (the shell's)
-//!        Engine::egress(context, packet, departure) -> Emission           egress, update, deparse
+//! Engine::ingress(context, packet, arrival) -> Decision            parse, verify, ingress
+//! Engine::parse_clone(..) for an ingress clone, Engine::copy(..) for each replica
+//! the shell's queue
+//! Engine::egress(context, packet, departure) -> Emission           egress, update, deparse
 //! ```
 //!
-//! Nothing is deparsed between ingress and egress: a `Context` holds the headers and the metadata meanwhile, and travels with
-//! the packet through the queue. What the parser did not take stays where it is: the emission says how many bytes of the
-//! packet's front are replaced by which. A packet allocates nothing: what it needs was made with the engine and the context.
+//! A packet is not deparsed between ingress and egress: a `Context` contains its headers and metadata and stays with it
+//! in the queue. The unparsed rest of a packet is not copied: an emission contains headers and the number of bytes that
+//! they replace. A packet allocates nothing, since engine and context allocate all buffers in advance.
 //!
-//! # Where it differs from BMv2
+//! # Modules
 //!
-//! BMv2 is followed where it says what happens: a resubmitted or recirculated packet has no ingress port, the last digest
-//! and the last clone count, a hash of size 0 is its base. Where it reads what is not there or gives up, this engine goes on:
+//! `verify` checks a program (`ir`), `lower` translates it, and the interpreter (`exec`) runs the result with `tables`
+//! and `arith`. `engine` combines them and executes the requests of `control`.
 //!
-//! * a select that looks ahead of the packet's end: error PacketTooShort; an empty stack's last element: StackOutOfBounds
-//!   in the parser, 0 elsewhere; an index beyond a stack: 0;
-//! * a division by 0 is 0; a shift by a negative number shifts all bits out;
-//! * an assert that does not hold is counted and told to the shell;
-//! * a parser or an action that jumps backwards 65,536 times: error ParserTimeout, or the packet is dropped by that name;
-//! * `truncate` holds for what leaves (BMv2 cuts the payload of copies only), and not for egress clones.
+//! # Differences from BMv2
+//!
+//! The engine follows BMv2 where BMv2 defines a result: a resubmitted or recirculated packet has no ingress port, the
+//! last digest and the last clone count, a hash of size 0 is its base. Where BMv2 crashes or reads undefined values,
+//! the engine defines the result:
+//!
+//! * A select that looks ahead past the packet's end ends the parser with PacketTooShort.
+//! * The last element of an empty stack ends the parser with StackOutOfBounds, and is 0 elsewhere.
+//! * An element with an index past the stack's end is 0.
+//! * A division by 0 is 0. A shift by a negative number shifts all bits out.
+//! * A failed assert is counted and reported to the shell.
+//! * After 65,536 backward jumps, a parser ends with ParserTimeout, and an action drops the packet with a drop reason.
+//! * `truncate` applies to the sent packet (BMv2 truncates only the payload of copies), and not to egress clones.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -35,35 +42,27 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod bits;
-mod check;
-mod code;
-mod context;
+mod arith;
 pub mod control;
-mod controls;
 mod engine;
-mod externs;
-mod flow;
-mod hash;
-mod headers;
-mod key;
-mod meter;
-#[cfg(test)]
-mod model;
-mod number;
-pub mod packet;
-mod profiles;
-pub mod program;
-mod reach;
-mod run;
-mod state;
-mod steps;
-mod table;
-mod trie;
-mod tuples;
-mod wide;
-mod wordmap;
+mod exec;
+mod ir;
+mod lower;
+mod tables;
+mod verify;
 
-pub use code::select_width;
-pub use context::Context;
+/// Packets at the boundary between the engine and its shell.
+pub mod packet {
+    pub use crate::exec::packet::*;
+    pub use crate::verify::InvalidProgram;
+}
+
+/// Programs as the engine loads them.
+pub mod program {
+    pub use crate::ir::*;
+}
+
 pub use engine::Engine;
+pub use exec::context::Context;
+pub use ir::select_width;
+pub use verify::InvalidProgram;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Packets allocate nothing: neither forwarded nor cloned, resubmitted, recirculated, hashed or digested ones.
+//! Packets allocate no memory when they are forwarded, cloned, recirculated, hashed or sent as digests.
 
 mod build;
 
@@ -17,7 +17,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: all goes to the system's allocator; what is added is a number of this thread.
+// SAFETY: every call is forwarded to the system's allocator; the counter is local to the thread.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
@@ -32,9 +32,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-struct Quiet(u64);
+/// A shell that adds up the sizes of its arguments.
+struct SumShell(u64);
 
-impl Shell for Quiet {
+impl Shell for SumShell {
     fn random(&mut self) -> u64 {
         7
     }
@@ -57,21 +58,21 @@ fn packets_allocate_nothing() {
     let clone = CloneSession { replicas: vec![Replica { port: 1, instance: 1 }], truncate_bytes: 0 };
     assert_eq!(engine.control(&Request::SetCloneSession { session: 3, clone: Some(clone) }), Answer::Done);
     let (mut context, mut other, mut third) = (engine.context(), engine.context(), engine.context());
-    let (mut shell, packet) = (Quiet(0), [1u8; 64]);
+    let (mut shell, packet) = (SumShell(0), [1u8; 64]);
     let before = ALLOCATIONS.with(Cell::get);
     for now_us in 0..if cfg!(miri) { 2 } else { 100 } {
         let decision = engine.ingress(&mut context, &packet, &arrival(1, 64, now_us), &mut shell);
         assert_eq!(decision.clone, Some(3));
-        let kept = Some(context.clone_kept());
-        let cloned = Arrival { port: 1, length: 64, now_us, instance: Instance::IngressClone, kept };
+        let preserved = Some(context.clone_fields());
+        let cloned = Arrival { port: 1, length: 64, now_us, instance: Instance::IngressClone, preserved };
         engine.parse_clone(&mut other, &packet, &cloned, &mut shell);
         engine.egress(&mut other, &packet, &departure(1, now_us), &mut shell);
         let emission = engine.egress(&mut context, &packet, &departure(3, now_us), &mut shell);
         assert!(emission.recirculate && emission.clone == Some(3) && context.headers().len() >= 12);
         engine.copy(&context, &mut other, Instance::EgressClone, 1);
         engine.egress(&mut other, &packet, &departure(1, now_us), &mut shell);
-        let kept = Some(context.again_kept());
-        let again = Arrival { port: 1, length: 64, now_us, instance: Instance::Recirculated, kept };
+        let preserved = Some(context.resubmit_fields());
+        let again = Arrival { port: 1, length: 64, now_us, instance: Instance::Recirculated, preserved };
         engine.ingress(&mut third, &packet, &again, &mut shell);
     }
     assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);

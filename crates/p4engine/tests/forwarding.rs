@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Packets through a small router: parser, longest prefix match, TTL, checksum, deparser.
+//! A small router: parser, longest prefix match, TTL, checksum, deparser.
 
 mod build;
 
-use build::{arrival, departure, Build, Notes};
+use build::{arrival, departure, Build, Recorder};
 use qbed_p4engine::control::{Answer, Entry, Refusal, Request, Target};
 use qbed_p4engine::packet::Forward;
 use qbed_p4engine::program::*;
@@ -14,7 +14,7 @@ const TTL: FieldId = 7;
 const CHECKSUM: FieldId = 9;
 const DESTINATION: FieldId = 11;
 
-/// Table 0: `forward(port)` or drop, by destination.
+/// A program with a table that forwards to a port or drops, by destination.
 fn router() -> Program {
     let mut build = Build::new();
     let standard = build.standard();
@@ -26,7 +26,7 @@ fn router() -> Program {
         cases: vec![SelectCase { on: SelectOn::Value { value: vec![8, 0], mask: None }, next: 4 }],
         default: Some(3),
     }];
-    // 0 is the builder's own `End`.
+    // Instruction 0 is the builder's `End`.
     build.program.entry.parser = build.code(&[
         Op::Extract { header: ethernet },
         Op::Select { select: 0 },
@@ -62,7 +62,7 @@ fn router() -> Program {
     build.program
 }
 
-/// To 10.1.2.3, TTL 64, with a checksum that fits.
+/// A packet to 10.1.2.3 with TTL 64 and a valid checksum.
 fn packet() -> Vec<u8> {
     let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     packet.extend([0x45, 0, 0, 24, 0, 1, 0, 0, 64, 17, 0x64, 0xd0, 10, 0, 0, 1, 10, 1, 2, 3, 1, 2, 3, 4]);
@@ -84,15 +84,15 @@ fn sum(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn a_packet_takes_the_longest_prefix_and_leaves_with_less_to_live() {
+fn a_packet_matches_the_longest_prefix_and_its_ttl_is_decremented() {
     let mut engine = Engine::load(router()).unwrap();
     assert_eq!(engine.control(&route([10, 0, 0, 0], 8, 1)), Answer::Done);
     assert_eq!(engine.control(&route([10, 1, 0, 0], 16, 2)), Answer::Done);
-    let (mut context, mut notes, packet) = (engine.context(), Notes::default(), packet());
+    let (mut context, mut recorder, packet) = (engine.context(), Recorder::default(), packet());
     assert_eq!(sum(&packet[14..34]), 0xffff);
-    let decision = engine.ingress(&mut context, &packet, &arrival(0, packet.len(), 1), &mut notes);
+    let decision = engine.ingress(&mut context, &packet, &arrival(0, packet.len(), 1), &mut recorder);
     assert_eq!(decision.forward, Forward::Unicast { port: 2, priority: 0 });
-    let emission = engine.egress(&mut context, &packet, &departure(2, 2), &mut notes);
+    let emission = engine.egress(&mut context, &packet, &departure(2, 2), &mut recorder);
     assert!(!emission.drop);
     assert_eq!(emission.replaced, 34);
     let sent = context.headers();
@@ -105,9 +105,9 @@ fn a_packet_takes_the_longest_prefix_and_leaves_with_less_to_live() {
 #[test]
 fn drops_are_counted_by_table_and_action() {
     let mut engine = Engine::load(router()).unwrap();
-    let (mut context, mut notes, packet) = (engine.context(), Notes::default(), packet());
+    let (mut context, mut recorder, packet) = (engine.context(), Recorder::default(), packet());
     for _ in 0..3 {
-        let decision = engine.ingress(&mut context, &packet, &arrival(0, packet.len(), 1), &mut notes);
+        let decision = engine.ingress(&mut context, &packet, &arrival(0, packet.len(), 1), &mut recorder);
         assert_eq!(decision.forward, Forward::Drop);
     }
     let Answer::Totals(totals) = engine.control(&Request::Totals) else { panic!() };
@@ -118,15 +118,15 @@ fn drops_are_counted_by_table_and_action() {
 #[test]
 fn a_short_packet_ends_the_parser_with_its_error() {
     let mut engine = Engine::load(router()).unwrap();
-    let (mut context, mut notes, packet) = (engine.context(), Notes::default(), packet());
-    engine.ingress(&mut context, &packet[..33], &arrival(0, 33, 1), &mut notes);
+    let (mut context, mut recorder, packet) = (engine.context(), Recorder::default(), packet());
+    engine.ingress(&mut context, &packet[..33], &arrival(0, 33, 1), &mut recorder);
     assert_eq!(context.parsed(), 14);
     let Answer::Totals(totals) = engine.control(&Request::Totals) else { panic!() };
     assert_eq!(totals.parser_errors, 1);
 }
 
 #[test]
-fn a_program_travels_as_bytes() {
+fn a_program_loads_from_bytes() {
     let image = postcard::to_allocvec(&router()).unwrap();
     let mut engine = Engine::from_bytes(&image).unwrap();
     assert_eq!(engine.control(&route([10, 0, 0, 0], 8, 1)), Answer::Done);
@@ -134,7 +134,7 @@ fn a_program_travels_as_bytes() {
 }
 
 #[test]
-fn what_is_wrong_with_an_entry_is_said() {
+fn an_invalid_entry_is_refused_with_the_reason() {
     let mut engine = Engine::load(router()).unwrap();
     let refusal = |answer| match answer {
         Answer::Refused(refusal, _) => refusal,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Programs that nobody meant: what `check` lets through runs packets and requests without a panic and comes to an end.
+//! Fuzzing: a program that `check` accepts executes packets and requests without a panic and terminates.
 
 mod build;
 
-use build::{arrival, departure, entry_of_everything, everything, Notes};
+use build::{arrival, departure, entry_of_everything, everything, Recorder};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use qbed_p4engine::control::Request;
@@ -11,7 +11,7 @@ use qbed_p4engine::packet::{Arrival, Forward, Instance};
 use qbed_p4engine::program::*;
 use qbed_p4engine::Engine;
 
-/// Any step, with small numbers in it: its bytes are drawn.
+/// An instruction from random bytes, mostly small numbers.
 fn op() -> impl Strategy<Value = Op> {
     let small = prop_oneof![4 => 0..4u8, 2 => 0..40u8, 1 => any::<u8>()];
     (0..75u8, prop::collection::vec(small, 12)).prop_map(|(tag, rest)| {
@@ -29,10 +29,10 @@ fn field() -> impl Strategy<Value = Field> {
     })
 }
 
-/// One of a program's parts begins elsewhere.
-fn begin_elsewhere(program: &mut Program, part: u8, at: Pc) {
+/// Changes the first instruction of one of a program's blocks.
+fn change_entry(program: &mut Program, block: u8, at: Pc) {
     let entry = &mut program.entry;
-    match part {
+    match block {
         0 => entry.parser = at,
         1 => entry.verify = at,
         2 => entry.ingress = at,
@@ -44,27 +44,27 @@ fn begin_elsewhere(program: &mut Program, part: u8, at: Pc) {
 
 #[derive(Debug, Clone)]
 enum Change {
-    Step(prop::sample::Index, Op),
+    Instruction(prop::sample::Index, Op),
     Field(prop::sample::Index, Field),
-    Begin(u8, Pc),
+    Entry(u8, Pc),
 }
 
-/// The program that has everything, with what of the changes `check` lets through.
+/// `everything` with random changes that `check` accepts.
 fn program() -> impl Strategy<Value = Program> {
     let index = any::<prop::sample::Index>;
     let change = prop_oneof![
-        20 => (index(), op()).prop_map(|(index, op)| Change::Step(index, op)),
+        20 => (index(), op()).prop_map(|(index, op)| Change::Instruction(index, op)),
         2 => (index(), field()).prop_map(|(index, field)| Change::Field(index, field)),
-        1 => (0..6u8, 0..40u32).prop_map(|(part, at)| Change::Begin(part, at)),
+        1 => (0..6u8, 0..40u32).prop_map(|(block, at)| Change::Entry(block, at)),
     ];
     prop::collection::vec(change, 0..40).prop_map(|changes| {
         let mut program = everything();
         for change in changes {
             let before = program.clone();
             match change {
-                Change::Step(index, op) => *index.get_mut(&mut program.code) = op,
+                Change::Instruction(index, op) => *index.get_mut(&mut program.code) = op,
                 Change::Field(index, field) => *index.get_mut(&mut program.fields) = field,
-                Change::Begin(part, at) => begin_elsewhere(&mut program, part, at),
+                Change::Entry(block, at) => change_entry(&mut program, block, at),
             }
             if program.check().is_err() {
                 program = before;
@@ -74,7 +74,7 @@ fn program() -> impl Strategy<Value = Program> {
     })
 }
 
-/// Requests, their bytes drawn too.
+/// A request from random bytes.
 fn request() -> impl Strategy<Value = Request> {
     (0..30u8, prop::collection::vec(0..6u8, 60)).prop_map(|(tag, rest)| {
         let bytes: Vec<u8> = std::iter::once(tag).chain(rest).collect();
@@ -83,22 +83,23 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 fn run(engine: &mut Engine, packets: &[Vec<u8>]) {
-    let (mut context, mut other, mut notes) = (engine.context(), engine.context(), Notes::default());
+    let (mut context, mut other, mut recorder) = (engine.context(), engine.context(), Recorder::default());
     for packet in packets {
-        let decision = engine.ingress(&mut context, packet, &arrival(1, packet.len(), 9), &mut notes);
+        let decision = engine.ingress(&mut context, packet, &arrival(1, packet.len(), 9), &mut recorder);
         if decision.clone.is_some() {
             let (port, length, instance) = (1, packet.len() as u32, Instance::IngressClone);
-            let clone = Arrival { port, length, now_us: 9, instance, kept: Some(context.clone_kept()) };
-            engine.parse_clone(&mut other, packet, &clone, &mut notes);
+            let clone =
+                Arrival { port, length, now_us: 9, instance, preserved: Some(context.clone_fields()) };
+            engine.parse_clone(&mut other, packet, &clone, &mut recorder);
         }
         let port = match decision.forward {
             Forward::Unicast { port, .. } => port,
             _ => 1,
         };
-        let emission = engine.egress(&mut context, packet, &departure(port, 10), &mut notes);
+        let emission = engine.egress(&mut context, packet, &departure(port, 10), &mut recorder);
         assert!(emission.replaced as usize <= packet.len());
         engine.copy(&context, &mut other, Instance::EgressClone, 1);
-        engine.egress(&mut other, packet, &departure(port, 10), &mut notes);
+        engine.egress(&mut other, packet, &departure(port, 10), &mut recorder);
     }
 }
 
@@ -119,7 +120,10 @@ proptest! {
     }
 
     #[test]
-    fn fuzz_images(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), length in any::<prop::sample::Index>()) {
+    fn fuzz_images(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        length in any::<prop::sample::Index>(),
+    ) {
         let mut image = postcard::to_allocvec(&everything()).unwrap();
         for (index, byte) in flips {
             *index.get_mut(&mut image) = byte;
@@ -132,10 +136,10 @@ proptest! {
     }
 }
 
-/// Enough of the changes get through: this would not be a test otherwise.
-#[cfg_attr(miri, ignore = "looks at the fuzzer, not at the engine")]
+/// Checks that `check` accepts enough of the fuzzer's changes.
+#[cfg_attr(miri, ignore = "tests the fuzzer, not the engine")]
 #[test]
-fn fuzzed_programs_differ_from_what_they_were() {
+fn fuzzed_programs_differ_from_the_original() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let known = everything().code;
     let mut changed = 0;
@@ -143,5 +147,5 @@ fn fuzzed_programs_differ_from_what_they_were() {
         let program = program().new_tree(&mut runner).unwrap().current();
         changed += program.code.iter().zip(&known).filter(|(one, other)| one != other).count();
     }
-    assert!(changed > 300, "{changed} steps of 100 programs");
+    assert!(changed > 300, "{changed} instructions of 100 programs");
 }

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Headers that come and go: stacks, unions, varbits, lookahead, checksums that are verified.
+//! Stacks, unions, varbit fields, lookahead and value sets.
 
 mod build;
 
-use build::{arrival, departure, Build, Notes};
+use build::{arrival, departure, Build, Recorder};
 use qbed_p4engine::control::{Answer, Request, SetMember};
 use qbed_p4engine::program::*;
 use qbed_p4engine::Engine;
 
-/// The packet after a program's ingress, and what it logged.
-fn through(program: Program, packet: &[u8]) -> (Vec<u8>, Vec<Vec<i128>>) {
-    let (mut engine, mut notes) = (Engine::load(program).unwrap(), Notes::default());
+/// The sent packet, and the logged values.
+fn run(program: Program, packet: &[u8]) -> (Vec<u8>, Vec<Vec<i128>>) {
+    let (mut engine, mut recorder) = (Engine::load(program).unwrap(), Recorder::default());
     let mut context = engine.context();
-    engine.ingress(&mut context, packet, &arrival(1, packet.len(), 1), &mut notes);
-    let emission = engine.egress(&mut context, packet, &departure(1, 2), &mut notes);
+    engine.ingress(&mut context, packet, &arrival(1, packet.len(), 1), &mut recorder);
+    let emission = engine.egress(&mut context, packet, &departure(1, 2), &mut recorder);
     let sent = [context.headers(), &packet[emission.replaced as usize..]].concat();
-    (sent, notes.logs.into_iter().map(|(_, values)| values).collect())
+    (sent, recorder.logs.into_iter().map(|(_, values)| values).collect())
 }
 
-/// A stack of three bytes, of which the parser takes as many as say that another follows (their first bit).
+/// A program with a stack of three one-byte headers. The first bit of each says whether another follows.
 fn labels(ingress: impl Fn(StackId, &[FieldId]) -> Vec<Op>) -> Program {
     let mut build = Build::new();
     let standard = build.standard();
     let stack = build.stack("labels", 3, &[1, 7]);
     build.program.messages = vec!["log".into()];
-    let begin = build.here();
+    let begin = build.next_pc();
     let more = SelectCase { on: SelectOn::Value { value: vec![1], mask: None }, next: begin };
     let last = SelectKey::StackLast { stack, member: 0, field: 0 };
     build.program.selects =
@@ -33,25 +33,25 @@ fn labels(ingress: impl Fn(StackId, &[FieldId]) -> Vec<Op>) -> Program {
         build.code(&[Op::ExtractNext { stack, member: 0 }, Op::Select { select: 0 }, Op::End]);
     let firsts: Vec<FieldId> =
         build.program.headers.iter().rev().take(3).rev().map(|h| h.first_field).collect();
-    let mut steps = ingress(stack, &firsts);
-    steps.push(Op::Load { to: 9, field: standard.parser_error.unwrap() });
-    steps.extend([Op::Log { message: 0, first: 9, arguments: 1 }, Op::End]);
-    build.program.entry.ingress = build.code(&steps);
+    let mut ops = ingress(stack, &firsts);
+    ops.push(Op::Load { to: 9, field: standard.parser_error.unwrap() });
+    ops.extend([Op::Log { message: 0, first: 9, arguments: 1 }, Op::End]);
+    build.program.entry.ingress = build.code(&ops);
     build.program.entry.deparser = build.code(&[Op::EmitStack { stack }, Op::End]);
     build.program
 }
 
 #[test]
-fn a_stack_fills_and_is_sent_and_too_many_are_an_error() {
-    assert_eq!(through(labels(|_, _| vec![]), &[0x81, 0x02, 7]), (vec![0x81, 0x02, 7], vec![vec![0]]));
-    let (sent, logs) = through(labels(|_, _| vec![]), &[0x81, 0x82, 0x83, 0x04]);
+fn a_stack_is_parsed_and_sent_and_an_overflow_is_an_error() {
+    assert_eq!(run(labels(|_, _| vec![]), &[0x81, 0x02, 7]), (vec![0x81, 0x02, 7], vec![vec![0]]));
+    let (sent, logs) = run(labels(|_, _| vec![]), &[0x81, 0x82, 0x83, 0x04]);
     assert_eq!((sent, logs), (vec![0x81, 0x82, 0x83, 0x04], vec![vec![3]])); // StackOutOfBounds.
 }
 
 #[test]
-fn a_push_and_a_pop_move_the_others() {
+fn push_and_pop_move_the_elements() {
     let push = |stack, firsts: &[FieldId]| {
-        let header = firsts.len() as HeaderId; // The standard metadata is header 0: the stack's first is 1.
+        let header = firsts.len() as HeaderId; // Header 0 is the standard metadata, header 1 the stack's first.
         assert_eq!(header, 3);
         vec![
             Op::Push { stack, count: 1 },
@@ -59,17 +59,17 @@ fn a_push_and_a_pop_move_the_others() {
             Op::StoreConstant { field: firsts[0] + 1, value: 0x7f },
         ]
     };
-    // The third does not fit any more.
-    assert_eq!(through(labels(push), &[0x81, 0x82, 0x03, 9]).0, [0x7f, 0x81, 0x82, 9]);
+    // The third element is shifted out.
+    assert_eq!(run(labels(push), &[0x81, 0x82, 0x03, 9]).0, [0x7f, 0x81, 0x82, 9]);
     assert_eq!(
-        through(labels(|stack, _| vec![Op::Pop { stack, count: 2 }]), &[0x81, 0x82, 0x03, 9]).0,
+        run(labels(|stack, _| vec![Op::Pop { stack, count: 2 }]), &[0x81, 0x82, 0x03, 9]).0,
         [0x03, 9]
     );
-    assert_eq!(through(labels(|stack, _| vec![Op::Pop { stack, count: 9 }]), &[0x81, 0x02, 9]).0, [9]);
+    assert_eq!(run(labels(|stack, _| vec![Op::Pop { stack, count: 9 }]), &[0x81, 0x02, 9]).0, [9]);
 }
 
 #[test]
-fn elements_are_found_by_an_index_and_from_the_end() {
+fn elements_are_accessed_by_an_index_and_from_the_end() {
     let look = |stack, _: &[FieldId]| {
         vec![
             Op::Set { to: 0, value: 1 },
@@ -84,11 +84,11 @@ fn elements_are_found_by_an_index_and_from_the_end() {
             Op::Log { message: 0, first: 1, arguments: 6 },
         ]
     };
-    assert_eq!(through(labels(look), &[0x81, 0x02]).1[0], [2, 1, 0, 0, 2, 1]);
+    assert_eq!(run(labels(look), &[0x81, 0x02]).1[0], [2, 1, 0, 0, 2, 1]);
 }
 
 #[test]
-fn of_a_union_one_is_valid() {
+fn one_header_of_a_union_is_valid() {
     let mut build = Build::new();
     build.standard();
     let (union, headers) = build.union("u", &[8, 16]);
@@ -105,10 +105,10 @@ fn of_a_union_one_is_valid() {
     build.program.entry.deparser =
         build.code(&[Op::EmitUnion { of: union }, Op::EmitUnion { of: other }, Op::End]);
     assert_eq!(others.len(), 2);
-    assert_eq!(through(build.program, &[5, 6]).0, [1, 2, 5, 6]);
+    assert_eq!(run(build.program, &[5, 6]).0, [1, 2, 5, 6]);
 }
 
-/// A byte that says how many bytes of options follow, the options, a byte behind them.
+/// A program with a header of a length byte, as many bytes of options, and one more byte.
 fn options(ingress: &[Op]) -> Program {
     let mut build = Build::new();
     let standard = build.standard();
@@ -122,34 +122,34 @@ fn options(ingress: &[Op]) -> Program {
         Op::ExtractVarbit { header, width: 0 },
         Op::End,
     ]);
-    let mut steps = ingress.to_vec();
-    steps.push(Op::Load { to: 1, field: standard.parser_error.unwrap() });
-    steps.push(Op::Load { to: 2, field: first + 2 });
-    steps.extend([Op::Log { message: 0, first: 1, arguments: 2 }, Op::End]);
-    build.program.entry.ingress = build.code(&steps);
+    let mut ops = ingress.to_vec();
+    ops.push(Op::Load { to: 1, field: standard.parser_error.unwrap() });
+    ops.push(Op::Load { to: 2, field: first + 2 });
+    ops.extend([Op::Log { message: 0, first: 1, arguments: 2 }, Op::End]);
+    build.program.entry.ingress = build.code(&ops);
     build.program.entry.deparser = build.code(&[Op::Emit { header }, Op::Emit { header: copy }, Op::End]);
     build.program
 }
 
 #[test]
-fn a_varbit_is_as_long_as_it_says() {
-    assert_eq!(through(options(&[]), &[2, 11, 12, 99, 7]), (vec![2, 11, 12, 99, 7], vec![vec![0, 99]]));
-    assert_eq!(through(options(&[]), &[0, 99]).0, [0, 99]);
-    assert_eq!(through(options(&[]), &[5, 1, 2, 3, 4, 5, 99]).1, [vec![4, 0]]); // HeaderTooShort.
-    assert_eq!(through(options(&[]), &[3, 1, 2, 3]).1, [vec![1, 0]]); // PacketTooShort.
+fn a_varbit_field_has_the_extracted_length() {
+    assert_eq!(run(options(&[]), &[2, 11, 12, 99, 7]), (vec![2, 11, 12, 99, 7], vec![vec![0, 99]]));
+    assert_eq!(run(options(&[]), &[0, 99]).0, [0, 99]);
+    assert_eq!(run(options(&[]), &[5, 1, 2, 3, 4, 5, 99]).1, [vec![4, 0]]); // HeaderTooShort.
+    assert_eq!(run(options(&[]), &[3, 1, 2, 3]).1, [vec![1, 0]]); // PacketTooShort.
     let copy = Op::CopyHeader { to: 2, from: 1 };
-    assert_eq!(through(options(&[copy]), &[1, 5, 99]).0, [1, 5, 99, 1, 5, 99]);
-    assert_eq!(through(options(&[copy, Op::RemoveHeader { header: 1 }]), &[1, 5, 99, 3]).0, [1, 5, 99, 3]);
+    assert_eq!(run(options(&[copy]), &[1, 5, 99]).0, [1, 5, 99, 1, 5, 99]);
+    assert_eq!(run(options(&[copy, Op::RemoveHeader { header: 1 }]), &[1, 5, 99, 3]).0, [1, 5, 99, 3]);
     let emptied =
         [Op::AddHeader { header: 2 }, Op::CopyVarbit { to: 1, from: 2 }, Op::RemoveHeader { header: 2 }];
-    assert_eq!(through(options(&emptied), &[1, 5, 99]).0, [1, 99]);
+    assert_eq!(run(options(&emptied), &[1, 5, 99]).0, [1, 99]);
 }
 
 #[test]
-fn a_value_set_leads_where_its_members_say() {
+fn a_value_set_matches_its_members() {
     let mut build = Build::new();
     let standard = build.standard();
-    let begin = build.here();
+    let begin = build.next_pc();
     let case = |on, next| SelectCase { on, next };
     build.program.value_sets = vec![ValueSet { name: "vs".into(), bytes: 2, max_size: 2 }];
     build.program.selects = vec![Select {
@@ -172,9 +172,9 @@ fn a_value_set_leads_where_its_members_say() {
     ]);
     let mut engine = Engine::load(build.program).unwrap();
     let error = |engine: &mut Engine, packet: &[u8]| {
-        let mut notes = Notes::default();
-        engine.ingress(&mut engine.context(), packet, &arrival(1, packet.len(), 1), &mut notes);
-        notes.logs[0].1[0]
+        let mut recorder = Recorder::default();
+        engine.ingress(&mut engine.context(), packet, &arrival(1, packet.len(), 1), &mut recorder);
+        recorder.logs[0].1[0]
     };
     assert_eq!(error(&mut engine, &[0xf3, 7]), 21);
     assert_eq!(error(&mut engine, &[0xf3, 8]), 2); // NoMatch.
@@ -191,28 +191,36 @@ fn a_value_set_leads_where_its_members_say() {
     assert_eq!(error(&mut engine, &[0xf3, 9]), 22);
 }
 
-/// What a parser of these steps, and a deparser of those, needs to be shown.
-fn reach(parser: impl Fn(&mut Build) -> Vec<Op>) -> Option<u32> {
+/// The bytes of a packet that a parser accesses.
+fn lookahead(parser: impl Fn(&mut Build) -> Vec<Op>) -> Option<u32> {
     let mut build = Build::new();
     build.standard();
-    let steps = parser(&mut build);
-    build.program.entry.parser = build.code(&steps);
-    Engine::load(build.program).unwrap().reach()
+    let ops = parser(&mut build);
+    build.program.entry.parser = build.code(&ops);
+    Engine::load(build.program).unwrap().lookahead_bytes()
 }
 
 #[test]
-fn a_program_looks_no_further_than_its_headers() {
-    assert_eq!(reach(|_| vec![Op::End]), Some(0));
-    assert_eq!(Engine::load(labels(|_, _| vec![])).unwrap().reach(), Some(3), "a stack, whole");
-    assert_eq!(Engine::load(options(&[])).unwrap().reach(), Some(1 + 6), "a byte ahead, the longest varbit");
+fn a_program_accesses_its_headers_and_lookahead() {
+    assert_eq!(lookahead(|_| vec![Op::End]), Some(0));
+    assert_eq!(
+        Engine::load(labels(|_, _| vec![])).unwrap().lookahead_bytes(),
+        Some(3),
+        "all elements of the stack"
+    );
+    assert_eq!(
+        Engine::load(options(&[])).unwrap().lookahead_bytes(),
+        Some(1 + 6),
+        "one byte of lookahead and the longest varbit"
+    );
     let ahead = |build: &mut Build| {
         let (header, _) = build.header("h", &[16]);
         vec![Op::Extract { header }, Op::Lookahead { to: 0, at: 4, width: 13 }, Op::End]
     };
-    assert_eq!(reach(ahead), Some(2 + 3));
+    assert_eq!(lookahead(ahead), Some(2 + 3));
     let other = |build: &mut Build| {
         let (header, _) = build.header("h", &[16]);
-        let begin = build.here();
+        let begin = build.next_pc();
         vec![
             Op::Set { to: 0, value: 1 },
             Op::JumpIf { condition: 0, to: begin + 3 },
@@ -221,23 +229,23 @@ fn a_program_looks_no_further_than_its_headers() {
             Op::Extract { header },
         ]
     };
-    assert_eq!(reach(other), Some(2), "what is never reached does not count");
+    assert_eq!(lookahead(other), Some(2), "unreachable instructions do not count");
 }
 
 #[test]
-fn of_a_program_that_may_look_anywhere_all_must_be_shown() {
+fn a_program_without_a_bound_needs_the_whole_packet() {
     let round = |build: &mut Build| {
         let (header, _) = build.header("h", &[16]);
-        let begin = build.here();
+        let begin = build.next_pc();
         vec![Op::Extract { header }, Op::Jump { to: begin }]
     };
-    assert_eq!(reach(round), None, "a header again and again");
+    assert_eq!(lookahead(round), None, "a header in a loop");
     let further = |_: &mut Build| vec![Op::Set { to: 0, value: 80 }, Op::Advance { bits: 0 }, Op::End];
-    assert_eq!(reach(further), None);
+    assert_eq!(lookahead(further), None);
     let payload = |build: &mut Build| {
         let input = vec![HashInput::Payload];
         build.program.hashes = vec![Hash { name: "sum".into(), kind: HashKind::Csum16, input }];
         vec![Op::End]
     };
-    assert_eq!(reach(payload), None);
+    assert_eq!(lookahead(payload), None);
 }

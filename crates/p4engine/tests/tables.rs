@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Each kind of table against a list that is searched from end to end, under random inserts, changes and deletes.
+//! Compares each kind of table with a linear search, under random inserts, modifications and deletes.
 
 mod build;
 
-use build::{arrival, Build, Notes};
+use build::{arrival, Build, Recorder};
 use proptest::prelude::*;
 use qbed_p4engine::control::{Answer, Entry, Refusal, Request, Target};
 use qbed_p4engine::packet::Forward;
 use qbed_p4engine::program::*;
 use qbed_p4engine::{Context, Engine};
 
-/// Keys of a byte, of 12 bits, and of 70 bits, which the packet begins with; the action's argument is the port.
+/// An engine with a table with keys of 8, 12 and 70 bits of the packet. The action's argument is the port.
 fn engine(kinds: [MatchKind; 3]) -> Engine {
     let mut build = Build::new();
     let standard = build.standard();
@@ -41,7 +41,7 @@ fn ones(width: u32) -> u128 {
     (1 << width) - 1
 }
 
-/// Few values, so that entries and packets meet; `a` and `b` are what the kind makes a match of.
+/// A match of a kind from two numbers.
 fn one_match(kind: MatchKind, width: u32, a: u128, b: u128) -> Match {
     let value = |number: u128| bytes(number & ones(width), width);
     match kind {
@@ -70,8 +70,8 @@ fn fits(one: &Match, width: u32, key: u128) -> bool {
     }
 }
 
-/// Bits that do not count are 0.
-fn canonical(one: &Match, width: u32) -> Match {
+/// A match with ignored bits 0.
+fn canonical_match(one: &Match, width: u32) -> Match {
     match one {
         Match::Lpm { value, length } => {
             Match::Lpm { value: bytes(number(value) & mask(*length, width), width), length: *length }
@@ -91,7 +91,7 @@ impl Model {
         self.0.iter().position(|(other, rank, _)| other == matches && *rank == priority)
     }
 
-    /// The highest priority or the longest prefix, of equal ones the first.
+    /// The port of the matching entry with the highest priority or the longest prefix, then the earliest insertion.
     fn find(&self, key: [u128; 3]) -> Option<u16> {
         let fit = |matches: &[Match]| {
             matches.iter().zip(WIDTHS).zip(key).all(|((one, width), key)| fits(one, width, key))
@@ -115,7 +115,7 @@ impl Model {
 fn look_up(engine: &mut Engine, context: &mut Context, key: [u128; 3]) -> Option<u16> {
     let packed = key[0] << 88 | key[1] << 76 | key[2] << 2;
     let packet = &packed.to_be_bytes()[4..];
-    match engine.ingress(context, packet, &arrival(0, 12, 0), &mut Notes::default()).forward {
+    match engine.ingress(context, packet, &arrival(0, 12, 0), &mut Recorder::default()).forward {
         Forward::Unicast { port, .. } => Some(port),
         _ => None,
     }
@@ -131,7 +131,7 @@ fn kinds() -> impl Strategy<Value = [MatchKind; 3]> {
     prop_oneof![prop::sample::select(known.to_vec()), ternary]
 }
 
-/// Bits at either end and in the middle.
+/// One of a few values, so that packets match entries.
 fn value() -> impl Strategy<Value = u128> {
     prop_oneof![
         prop::sample::select(vec![
@@ -159,22 +159,23 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((0..10u8, [pair(), pair(), pair()], 0..4u32, 0..511u16), 1..80)
 }
 
-fn carry_out(
+fn apply_step(
     engine: &mut Engine,
     model: &mut Model,
     kinds: [MatchKind; 3],
     step: Step,
 ) -> Result<(), TestCaseError> {
-    let (what, pairs, priority, port) = step;
+    let (kind, pairs, priority, port) = step;
     let matches: Vec<Match> =
         (0..3).map(|index| one_match(kinds[index], WIDTHS[index], pairs[index].0, pairs[index].1)).collect();
-    let own: Vec<Match> = matches.iter().zip(WIDTHS).map(|(one, width)| canonical(one, width)).collect();
+    let canonical: Vec<Match> =
+        matches.iter().zip(WIDTHS).map(|(one, width)| canonical_match(one, width)).collect();
     let ternary = kinds.iter().any(|kind| !matches!(kind, MatchKind::Exact | MatchKind::Lpm));
     let priority = if ternary { priority } else { 0 };
     let target = Target::Call(ActionCall { action: 1, arguments: vec![port.to_be_bytes().to_vec()] });
     let entry = Entry { matches: matches.clone(), priority, target, idle_us: 0 };
-    let position = model.position(&own, priority);
-    let (request, refusal) = match what {
+    let position = model.position(&canonical, priority);
+    let (request, refusal) = match kind {
         0..6 => (Request::Insert { table: 0, entry }, position.map(|_| Refusal::AlreadyExists)),
         6 => (Request::Modify { table: 0, entry }, position.map_or(Some(Refusal::NotFound), |_| None)),
         _ => (
@@ -187,8 +188,8 @@ fn carry_out(
         (Answer::Refused(refusal, _), expected) => prop_assert_eq!(Some(refusal), expected),
         other => prop_assert!(false, "{:?}", other),
     }
-    match (what, position) {
-        (0..6, None) => model.0.push((own, priority, port)),
+    match (kind, position) {
+        (0..6, None) => model.0.push((canonical, priority, port)),
         (6, Some(position)) => model.0[position].2 = port,
         (7.., Some(position)) => drop(model.0.remove(position)),
         _ => {}
@@ -207,9 +208,9 @@ proptest! {
         let (mut engine, mut model) = (engine(kinds), Model::default());
         let mut context = engine.context();
         for step in steps {
-            carry_out(&mut engine, &mut model, kinds, step)?;
-            let own = step.1.map(|(value, _)| value);
-            for key in keys.iter().chain([&own]) {
+            apply_step(&mut engine, &mut model, kinds, step)?;
+            let step_key = step.1.map(|(value, _)| value);
+            for key in keys.iter().chain([&step_key]) {
                 let key = [key[0] & ones(8), key[1] & ones(12), key[2] & ones(70)];
                 prop_assert_eq!(look_up(&mut engine, &mut context, key), model.find(key), "{:?} {:?}", kinds, key);
             }
@@ -223,7 +224,7 @@ proptest! {
     }
 }
 
-/// The port to which an entry sends a packet whose header has the byte 7 and may be invalid when the table is applied.
+/// The port of a packet with byte 7 if the header is valid or invalid when the table is applied.
 fn port_of(
     valid: bool,
     keys: impl Fn([FieldId; 3]) -> Vec<(FieldId, MatchKind)>,
@@ -255,14 +256,13 @@ fn port_of(
     assert_eq!(engine.control(&Request::Insert { table, entry }), Answer::Done);
     let mut context = engine.context();
     let packet = [7, 0, 0, 0, 0, 0, 0, 0, 0, 4];
-    match engine.ingress(&mut context, &packet, &arrival(0, 10, 0), &mut Notes::default()).forward {
+    match engine.ingress(&mut context, &packet, &arrival(0, 10, 0), &mut Recorder::default()).forward {
         Forward::Unicast { port, .. } => Some(port),
         _ => None,
     }
 }
 
-/// As in BMv2, which keeps what an invalid header held before, but matches zeros. Metadata and validities are matched as they
-/// are.
+/// BMv2 also matches zeros for fields of an invalid header. Metadata and validity bits are matched with their values.
 #[test]
 fn a_key_in_an_invalid_header_is_0() {
     let exact = |value| Match::Exact(vec![value]);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! What the kernel's tests load into a guest (kernel/tests/guest/p4_scenarios.py), and what must come out there: a
-//! program by hand, its entries, packets, and what the same engine makes of them in this process.
+//! Writes files for the kernel's tests in a guest (kernel/tests/guest/p4_scenarios.py): a program, its entries,
+//! packets, and the packets that the engine sends in this process.
 //!
 //!     cargo run --package qbed-p4kernel --example guest FOLDER
 //!
-//! `image` is the program, `large` one that wants 480 MB of registers; `requests`, `packets` and `sent` are lists of u32
-//! length (little endian) and bytes; one of `sent` has the port before its bytes (u16), and none for a packet that was
-//! dropped.
+//! `image` is the program, and `large` is a program with 480 MB of registers. `requests`, `packets` and `sent` are
+//! lists of items: u32 length (little endian) and bytes. An item of `sent` begins with the port (u16), or is empty if
+//! the packet was dropped.
 
 #[path = "../../p4engine/tests/build/mod.rs"]
 mod build;
@@ -14,7 +14,7 @@ mod build;
 use std::fs;
 use std::path::Path;
 
-use build::{Build, Notes};
+use build::{Build, Recorder};
 use qbed_p4engine::control::{Answer, CloneSession, Entry, Replica, Request, Target};
 use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance};
 use qbed_p4engine::program::*;
@@ -24,13 +24,20 @@ const PACKETS: u32 = 1000;
 const PORTS: u16 = 3;
 const CPU_PORT: u16 = 510;
 
-/// By destination (table 0, exact) one of: drop; forward(port); flood(group); mirror(port, session), at ingress;
-/// shadow(port, session), at egress; resubmit(port), once; recirculate(port), once; spin: resubmitted for ever;
-/// whirl(port): recirculated for ever; cut(port, bytes); report: a digest of the addresses, and dropped;
-/// swell(port): the same, with another header in front each time; bounce: back to where it came from; strip(port, bytes):
-/// cut, and without its header at egress. There the source address becomes: 16 bits
-/// each of the queue's length when the packet came and when it left, 8 bits of the copy's number, 8 bits of the
-/// packet's kind (`instance_type`); the type becomes the time in the queue in us.
+/// The program of the kernel's tests. The destination address selects an action in table 0:
+///
+/// * `drop`, `forward(port)`, `flood(group)`
+/// * `mirror(port, session)`, `shadow(port, session)`: clone at ingress, at egress
+/// * `resubmit(port)`, `recirculate(port)`: once
+/// * `spin`, `whirl(port)`: resubmit always, recirculate always
+/// * `cut(port, bytes)`: truncate
+/// * `report`: send a digest of the addresses and drop
+/// * `swell(port)`: recirculate always, and add a header each time
+/// * `bounce`: send to the ingress port
+/// * `strip(port, bytes)`: truncate, and remove the header at egress
+///
+/// Egress replaces the source address: 16 bits each of the queue's length at enqueue and at dequeue, 8 bits of the
+/// replica's instance, 8 bits of `instance_type`. It replaces the Ethernet type with the time in the queue in us.
 fn commands() -> Program {
     let mut build = Build::new();
     build.program.name = "commands".into();
@@ -39,44 +46,46 @@ fn commands() -> Program {
     let (ethernet, mac) = build.header("ethernet", &[48, 16, 16, 8, 8, 16]);
     let (_, flags) = build.metadata("meta", &[8, 8, 16, 8]);
     let (recirculate, swell, session, strip) = (flags, flags + 1, flags + 2, flags + 3);
-    let of = |field: Option<FieldId>| field.unwrap_or_default();
+    let field_id = |field: Option<FieldId>| field.unwrap_or_default();
     let argument = |number: u16, field: FieldId| {
         [Op::Argument { to: 0, argument: number }, Op::Store { field, from: 0 }]
     };
     let set = |value: i64, field: FieldId| [Op::Set { to: 0, value }, Op::Store { field, from: 0 }];
-    let port = argument(0, of(standard.egress_spec));
+    let port = argument(0, field_id(standard.egress_spec));
     let with = |parts: &[&[Op]]| [parts.concat(), vec![Op::End]].concat();
 
     build.program.entry.parser = build.code(&[Op::Extract { header: ethernet }, Op::End]);
     build.program.field_lists = vec![vec![]];
     build.program.digests = vec![Digest { name: "seen".into(), id: 7, fields: vec![mac] }];
-    // Once: a packet that comes again is only forwarded.
-    let once = |build: &Build, steps: &[Op]| {
-        let behind = build.here() + (port.len() + 2 + steps.len()) as Pc;
-        let again =
-            [Op::Load { to: 1, field: of(standard.instance_type) }, Op::JumpIf { condition: 1, to: behind }];
-        with(&[&port, &again, steps])
+    // A resubmitted or recirculated packet is only forwarded.
+    let once = |build: &Build, ops: &[Op]| {
+        let after = build.next_pc() + (port.len() + 2 + ops.len()) as Pc;
+        let again = [
+            Op::Load { to: 1, field: field_id(standard.instance_type) },
+            Op::JumpIf { condition: 1, to: after },
+        ];
+        with(&[&port, &again, ops])
     };
     let drop = build.action("drop", &[], &[Op::MarkToDrop, Op::End]);
     let forward = build.action("forward", &[9], &with(&[&port]));
-    let flood = build.action("flood", &[16], &with(&[&argument(0, of(standard.mcast_grp))]));
+    let flood = build.action("flood", &[16], &with(&[&argument(0, field_id(standard.mcast_grp))]));
     let mirror = build.action(
         "mirror",
         &[9, 16],
         &with(&[&port, &[Op::Argument { to: 1, argument: 1 }, Op::CloneIngress { session: 1, list: 0 }]]),
     );
     let shadow = build.action("shadow", &[9, 16], &with(&[&port, &argument(1, session)]));
-    let steps = once(&build, &[Op::Resubmit { list: 0 }]);
-    let resubmit = build.action("resubmit", &[9], &steps);
-    let steps = once(&build, &set(1, recirculate));
-    let round = build.action("recirculate", &[9], &steps);
+    let ops = once(&build, &[Op::Resubmit { list: 0 }]);
+    let resubmit = build.action("resubmit", &[9], &ops);
+    let ops = once(&build, &set(1, recirculate));
+    let round = build.action("recirculate", &[9], &ops);
     let spin = build.action("spin", &[], &with(&[&[Op::Resubmit { list: 0 }]]));
     let whirl = build.action("whirl", &[9], &with(&[&port, &set(1, recirculate)]));
     let shorten = [Op::Argument { to: 1, argument: 1 }, Op::Truncate { bytes: 1 }];
     let cut = build.action("cut", &[9, 16], &with(&[&port, &shorten]));
     let report = build.action("report", &[], &[Op::Digest { digest: 0 }, Op::MarkToDrop, Op::End]);
     let swells = build.action("swell", &[9], &with(&[&port, &set(1, recirculate), &set(1, swell)]));
-    let back = copy(standard.ingress_port, of(standard.egress_spec));
+    let back = copy(standard.ingress_port, field_id(standard.egress_spec));
     let bounce = build.action("bounce", &[], &with(&[&back]));
     let strips = build.action("strip", &[9, 16], &with(&[&port, &shorten, &set(1, strip)]));
     let end = build.code(&[Op::End]);
@@ -104,7 +113,7 @@ fn egress(
     (swelling, front): (HeaderId, FieldId),
 ) {
     let standard = build.program.standard;
-    let mut steps = [
+    let mut ops = [
         copy(standard.enq_qdepth, mac + 1),
         copy(standard.deq_qdepth, mac + 2),
         copy(standard.egress_rid, mac + 3),
@@ -112,9 +121,9 @@ fn egress(
         copy(standard.deq_timedelta, mac + 5),
     ]
     .concat();
-    let at = build.here();
-    let begin = at + steps.len() as Pc;
-    steps.extend([
+    let at = build.next_pc();
+    let begin = at + ops.len() as Pc;
+    ops.extend([
         Op::Load { to: 1, field: session },
         Op::JumpUnless { condition: 1, to: begin + 3 },
         Op::CloneEgress { session: 1, list: 0 },
@@ -130,7 +139,7 @@ fn egress(
         Op::RemoveHeader { header: ethernet },
         Op::End,
     ]);
-    build.program.entry.egress = build.code(&steps);
+    build.program.entry.egress = build.code(&ops);
 }
 
 fn mac(last: u8) -> Vec<u8> {
@@ -144,7 +153,8 @@ fn entry(destination: u8, action: ActionId, arguments: &[u16]) -> Request {
     Request::Insert { table: 0, entry: Entry { matches, priority: 0, target, idle_us: 0 } }
 }
 
-/// Destination N is of action N; from 100 on forwarded to port N - 100. 20 to 22: to the CPU port, also with others.
+/// Entries: destination N calls action N; from 100 on, it is forwarded to port N - 100; 20 to 22 are sent to the CPU
+/// port, some also to other ports.
 fn requests() -> Vec<Request> {
     let copies =
         |ports: &[u16]| ports.iter().map(|port| Replica { port: *port, instance: port + 40 }).collect();
@@ -181,10 +191,10 @@ fn requests() -> Vec<Request> {
     requests
 }
 
-/// Between 14 and 1514 bytes, to ports, to nobody and to addresses of no entry.
+/// Packets of 14 to 1514 bytes, to ports, to the action `drop` and to addresses without an entry.
 fn packets() -> Vec<Vec<u8>> {
-    let mut notes = Notes { random: 1, ..Notes::default() };
-    let mut draw = |most: u64| (qbed_p4engine::packet::Shell::random(&mut notes) >> 33) % most;
+    let mut recorder = Recorder { random: 1, ..Recorder::default() };
+    let mut draw = |most: u64| (qbed_p4engine::packet::Shell::random(&mut recorder) >> 33) % most;
     let mut packet = |_| {
         let destination = [100, 101, 102, 0, 77][draw(5) as usize];
         let length = 8 + draw(1501);
@@ -193,15 +203,20 @@ fn packets() -> Vec<Vec<u8>> {
     (0..PACKETS).map(&mut packet).collect()
 }
 
-/// Where a packet goes and what it is then, if the queue is empty.
+/// The port and the bytes of a sent packet, if the queue is empty. None: the packet is dropped.
 fn pass(engine: &mut Engine, packet: &[u8]) -> Option<Vec<u8>> {
     let mut context = engine.context();
-    let arrival =
-        Arrival { port: 0, length: packet.len() as u32, now_us: 0, instance: Instance::Normal, kept: None };
-    let decision = engine.ingress(&mut context, packet, &arrival, &mut Notes::default());
+    let arrival = Arrival {
+        port: 0,
+        length: packet.len() as u32,
+        now_us: 0,
+        instance: Instance::Normal,
+        preserved: None,
+    };
+    let decision = engine.ingress(&mut context, packet, &arrival, &mut Recorder::default());
     let Forward::Unicast { port, .. } = decision.forward else { return None };
     let departure = Departure { port, now_us: 0, enqueued_us: 0, enqueued_depth: 0, dequeued_depth: 0 };
-    let emission = engine.egress(&mut context, packet, &departure, &mut Notes::default());
+    let emission = engine.egress(&mut context, packet, &departure, &mut Recorder::default());
     assert!(!emission.drop && !emission.recirculate && emission.clone.is_none());
     let rest = &packet[emission.replaced as usize..];
     Some([&port.to_le_bytes(), context.headers(), rest].concat())
@@ -216,7 +231,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = Path::new(&folder);
     let program = commands();
     let image = postcard::to_allocvec(&program)?;
-    let mut engine = Engine::from_bytes(&image).map_err(|unfit| unfit.0)?;
+    let mut engine = Engine::from_bytes(&image).map_err(|invalid| invalid.0)?;
     let requests = requests();
     for request in &requests {
         let answer = engine.control(request);
@@ -226,7 +241,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sent: Vec<Vec<u8>> =
         packets.iter().map(|packet| pass(&mut engine, packet).unwrap_or_default()).collect();
     let requests: Result<Vec<Vec<u8>>, _> = requests.iter().map(postcard::to_allocvec).collect();
-    // Less than the engine itself allows, more than the tests' guest has.
+    // The registers are below the engine's limit and exceed the memory of the tests' guest.
     let mut large = program;
     large.arrays.push(Array { name: "large".into(), width: 64, signed: false, size: 60_000_000 });
     fs::write(folder.join("large"), postcard::to_allocvec(&large)?)?;

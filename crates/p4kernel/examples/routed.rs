@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! One of the repository's own programs (schemes/NAME/p4), ready to be loaded into a guest, with routes to two
-//! hosts: what bench/p4.py measures (kernel/tests/guest/p4_scenarios.py, `routed`).
+//! Writes the image of a scheme's program (schemes/NAME/p4) and requests for routes to two hosts. bench/p4.py measures
+//! the program in a guest (kernel/tests/guest/p4_scenarios.py, `routed`).
 //!
 //!     cargo run --package qbed-p4kernel --example routed PROGRAM.json FOLDER
 //!
-//! The files are those of the example `guest`.
+//! The example `guest` describes the files.
 
 use std::error::Error;
 use std::fs;
@@ -14,7 +14,8 @@ use qbed_p4engine::control::{Answer, Entry, Request, Target};
 use qbed_p4engine::program::{ActionCall, ActionId, Match, Program, TableId};
 use qbed_p4engine::Engine;
 
-/// By port: the host's address, the switch's and the host's hardware address (netlab.py counts them).
+/// For each port: the host's address, and the last bytes of the switch's and the host's hardware address (netlab.py
+/// numbers them).
 const HOSTS: [([u8; 4], u8, u8); 2] = [([10, 0, 0, 0], 2, 1), ([10, 0, 0, 3], 3, 4)];
 
 /// A table by name, and one of its actions.
@@ -55,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let program = qbed_p4switch::load::load(&fs::read(json)?).map_err(|refused| refused.to_string())?;
     let image = postcard::to_allocvec(&program)?;
     let requests = routes(&program)?;
-    let mut engine = Engine::load(program).map_err(|unfit| unfit.0)?;
+    let mut engine = Engine::load(program).map_err(|invalid| invalid.0)?;
     let mut list = vec![];
     for request in &requests {
         assert_eq!(engine.control(request), Answer::Done, "{request:?}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! What a standard library would have: memory, and an end, both of the module's C (kernel/modules/qp4/memory.c).
+//! Memory allocator and panic handler through the module's C code (kernel/modules/qp4/memory.c).
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::fmt::{self, Write};
@@ -15,15 +15,15 @@ extern "C" {
 
 struct Kernel;
 
-// SAFETY: memory as large and as aligned as asked for, or null; it stays until it is given back.
+// SAFETY: qp4_allocate returns null, or memory with this size and alignment that is valid until qp4_deallocate.
 unsafe impl GlobalAlloc for Kernel {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: may be called wherever the engine may.
+        // SAFETY: the function may be called in every context of the engine.
         unsafe { qp4_allocate(layout.size(), layout.align()) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, _layout: Layout) {
-        // SAFETY: from `alloc`, as the caller says.
+        // SAFETY: the caller guarantees that `alloc` returned the memory.
         unsafe { qp4_deallocate(memory) };
     }
 }
@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for Kernel {
 #[global_allocator]
 static KERNEL: Kernel = Kernel;
 
-/// One line of a panic, cut where it ends; without memory, which may be what there is none of.
+/// The message of a panic in one line, truncated. It is not allocated, since memory may be exhausted.
 struct Line {
     bytes: [u8; 512],
     used: usize,
@@ -40,8 +40,8 @@ struct Line {
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
-            let Some(place) = self.bytes.get_mut(self.used) else { break };
-            *place = if byte == b'\n' { b' ' } else { byte };
+            let Some(next) = self.bytes.get_mut(self.used) else { break };
+            *next = if byte == b'\n' { b' ' } else { byte };
             self.used += 1;
         }
         Ok(())
@@ -52,11 +52,11 @@ impl Write for Line {
 fn panic(info: &PanicInfo) -> ! {
     let mut line = Line { bytes: [0; 512], used: 0 };
     let _ = match info.location() {
-        Some(place) => {
-            write!(line, "{}: {}:{}: {}", running_name(), place.file(), place.line(), info.message())
+        Some(location) => {
+            write!(line, "{}: {}:{}: {}", running_name(), location.file(), location.line(), info.message())
         }
         None => write!(line, "{}: {}", running_name(), info.message()),
     };
-    // SAFETY: so many bytes are there; it does not return.
+    // SAFETY: the buffer has `used` bytes, and the function does not return.
     unsafe { qp4_panicked(line.bytes.as_ptr(), line.used) }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! The P4 engine (crates/p4engine) as a module of the guest's kernel calls it: each function here is a line of
-//! kernel/modules/qp4/core.h. What is unsafe about it is here, and nowhere else.
+//! C interface of the P4 engine (crates/p4engine) for the kernel module `qp4`. kernel/modules/qp4/core.h declares each
+//! function. All unsafe code of the engine is in this crate.
 //!
-//! Built for the kernel by kernel/rust-object.sh, with the feature `kernel`: without a standard library. Anywhere
-//! else it is a library like others, for its examples and clippy.
+//! kernel/rust-object.sh builds the crate for the kernel with the feature `kernel`, without a standard library. The
+//! examples, the tests and clippy use it as an ordinary library.
 //!
-//! What C promises, and each SAFETY comment means by *as core.h says*: pointers are of the type that they are
-//! declared with, not null unless it says so, valid during the call, and nobody else uses what they point to
-//! meanwhile (one CPU, bottom halves off); lengths are those of what stands before them; engines, contexts and
-//! bytes come from here and are given back once.
+//! The contract of core.h, to which SAFETY comments refer, consists of guarantees of the C code. A pointer has its
+//! declared type and is valid during the call. It is not null unless core.h allows it. No other code accesses its
+//! target during the call (one CPU, bottom halves off). A length belongs to the pointer before it. Engines, contexts
+//! and bytes were created by this crate and are freed once.
 #![cfg_attr(feature = "kernel", no_std)]
 
 extern crate alloc;
@@ -30,13 +30,13 @@ use qbed_p4engine::{Context, Engine};
 
 use shell::Owner;
 
-/// With whose digests and messages are told.
+/// An engine and the switch that gets its digests and messages.
 pub struct Loaded {
     engine: Engine,
     owner: Owner,
 }
 
-/// Whose program runs, or ran last: a fault's message names it.
+/// The engine that runs or ran last. A panic's message contains the name of its program.
 static RUNNING: AtomicPtr<Loaded> = AtomicPtr::new(core::ptr::null_mut());
 
 /// `struct qp4_bytes`
@@ -104,26 +104,26 @@ const UNICAST: u8 = 1;
 const MULTICAST: u8 = 2;
 
 impl Bytes {
-    fn of(bytes: Vec<u8>) -> Bytes {
+    fn from_vec(bytes: Vec<u8>) -> Bytes {
         let mut bytes = ManuallyDrop::new(bytes);
         Bytes { data: bytes.as_mut_ptr(), length: bytes.len(), capacity: bytes.capacity() }
     }
 }
 
-/// The engine of a pointer, which runs from now on.
+/// Returns the engine of a pointer and records that it runs.
 ///
 /// # Safety
-/// As core.h says.
-unsafe fn running<'a>(engine: *mut Loaded) -> &'a mut Loaded {
+/// The contract of core.h applies.
+unsafe fn enter<'a>(engine: *mut Loaded) -> &'a mut Loaded {
     RUNNING.store(engine, Ordering::Relaxed);
-    // SAFETY: as core.h says.
+    // SAFETY: by the contract of core.h.
     unsafe { &mut *engine }
 }
 
-/// The program's name that a fault is told with; no memory is asked for.
+/// The name of the running program for a panic's message. Allocates no memory.
 #[cfg(feature = "kernel")]
 fn running_name() -> &'static str {
-    // SAFETY: an engine is not given back while it runs, and qp4_engine_free forgets it.
+    // SAFETY: an engine is not freed while it runs, and qp4_engine_free resets the pointer.
     unsafe { RUNNING.load(Ordering::Relaxed).as_ref() }
         .map_or("no program", |loaded| &loaded.engine.program().name)
 }
@@ -139,92 +139,94 @@ fn instance(number: u8) -> Instance {
     }
 }
 
+/// The bytes that C code passes.
+///
 /// # Safety
-/// As core.h says; `bytes` may be null if there are none.
-unsafe fn given<'a>(bytes: *const u8, length: usize) -> &'a [u8] {
+/// The contract of core.h applies; `bytes` may be null if there are none.
+unsafe fn slice_of<'a>(bytes: *const u8, length: usize) -> &'a [u8] {
     if bytes.is_null() {
         return &[];
     }
-    // SAFETY: `length` bytes stand there, as core.h says.
+    // SAFETY: the pointer has `length` bytes by the contract of core.h.
     unsafe { slice::from_raw_parts(bytes, length) }
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_engine_load(
     image: *const u8,
     length: usize,
     owner: *mut c_void,
-    why: *mut Bytes,
+    error: *mut Bytes,
 ) -> *mut Loaded {
-    // SAFETY: as core.h says.
-    let image = unsafe { given(image, length) };
+    // SAFETY: by the contract of core.h.
+    let image = unsafe { slice_of(image, length) };
     match Engine::from_bytes(image) {
         Ok(engine) => Box::into_raw(Box::new(Loaded { engine, owner: Owner(owner) })),
-        Err(unfit) => {
-            // SAFETY: as core.h says; what was there is plain data.
-            unsafe { why.write(Bytes::of(unfit.0.into_bytes())) };
+        Err(invalid) => {
+            // SAFETY: by the contract of core.h; the old value is plain data.
+            unsafe { error.write(Bytes::from_vec(invalid.0.into_bytes())) };
             core::ptr::null_mut()
         }
     }
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_engine_free(engine: *mut Loaded) {
     let _ = RUNNING.compare_exchange(engine, core::ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
-    // SAFETY: from qp4_engine_load, and given back once.
+    // SAFETY: qp4_engine_load returned the pointer, and it is freed once.
     drop(unsafe { Box::from_raw(engine) });
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
-pub unsafe extern "C" fn qp4_engine_reach(engine: *const Loaded) -> u32 {
-    // SAFETY: as core.h says.
-    unsafe { &*engine }.engine.reach().unwrap_or(u32::MAX)
+pub unsafe extern "C" fn qp4_engine_lookahead_bytes(engine: *const Loaded) -> u32 {
+    // SAFETY: by the contract of core.h.
+    unsafe { &*engine }.engine.lookahead_bytes().unwrap_or(u32::MAX)
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_context_new(engine: *const Loaded) -> *mut Context {
-    // SAFETY: as core.h says.
+    // SAFETY: by the contract of core.h.
     Box::into_raw(Box::new(unsafe { &*engine }.engine.context()))
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_context_free(context: *mut Context) {
-    // SAFETY: from qp4_context_new, and given back once.
+    // SAFETY: qp4_context_new returned the pointer, and it is freed once.
     drop(unsafe { Box::from_raw(context) });
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_context_parsed(context: *const Context) -> u32 {
-    // SAFETY: as core.h says.
+    // SAFETY: by the contract of core.h.
     unsafe { &*context }.parsed()
 }
 
 /// # Safety
-/// As core.h says; all zero is no bytes.
+/// The contract of core.h applies; `data` may be null.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_bytes_free(bytes: *mut Bytes) {
-    // SAFETY: as core.h says; what is left there is plain data that means nothing.
+    // SAFETY: by the contract of core.h; the remaining value is plain data that is not used again.
     let bytes = unsafe { bytes.read() };
     if !bytes.data.is_null() {
-        // SAFETY: the parts of a vector that Bytes::of took apart, given back once.
+        // SAFETY: Bytes::from_vec got the parts from a vector, and they are freed once.
         drop(unsafe { Vec::from_raw_parts(bytes.data, bytes.length, bytes.capacity) });
     }
 }
 
 /// # Safety
-/// As core.h says; `from` may be null.
+/// The contract of core.h applies; `from` may be null.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_engine_ingress(
     engine: *mut Loaded,
@@ -235,15 +237,15 @@ pub unsafe extern "C" fn qp4_engine_ingress(
     from: *const Context,
     decision: *mut CDecision,
 ) {
-    // SAFETY: as core.h says; `from` is not `context`.
-    let (loaded, context, packet, told, from) =
-        unsafe { (running(engine), &mut *context, given(packet, length), &*arrival, from.as_ref()) };
+    // SAFETY: by the contract of core.h; `from` is not `context`.
+    let (loaded, context, packet, c_arrival, from) =
+        unsafe { (enter(engine), &mut *context, slice_of(packet, length), &*arrival, from.as_ref()) };
     let arrival = Arrival {
-        port: told.port,
-        length: told.length,
-        now_us: told.now_us,
-        instance: instance(told.instance),
-        kept: from.map(Context::again_kept),
+        port: c_arrival.port,
+        length: c_arrival.length,
+        now_us: c_arrival.now_us,
+        instance: instance(c_arrival.instance),
+        preserved: from.map(Context::resubmit_fields),
     };
     let decided = loaded.engine.ingress(context, packet, &arrival, &mut loaded.owner);
     let (forward, to, priority) = match decided.forward {
@@ -260,12 +262,12 @@ pub unsafe extern "C" fn qp4_engine_ingress(
         clone: decided.clone.is_some(),
         resubmit: decided.resubmit,
     };
-    // SAFETY: as core.h says.
+    // SAFETY: by the contract of core.h.
     unsafe { decision.write(decided) };
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_engine_parse_clone(
     engine: *mut Loaded,
@@ -275,21 +277,21 @@ pub unsafe extern "C" fn qp4_engine_parse_clone(
     arrival: *const CArrival,
     from: *const Context,
 ) {
-    // SAFETY: as core.h says; `from` is not `context`.
-    let (loaded, context, packet, told, from) =
-        unsafe { (running(engine), &mut *context, given(packet, length), &*arrival, &*from) };
+    // SAFETY: by the contract of core.h; `from` is not `context`.
+    let (loaded, context, packet, c_arrival, from) =
+        unsafe { (enter(engine), &mut *context, slice_of(packet, length), &*arrival, &*from) };
     let arrival = Arrival {
-        port: told.port,
-        length: told.length,
-        now_us: told.now_us,
-        instance: instance(told.instance),
-        kept: Some(from.clone_kept()),
+        port: c_arrival.port,
+        length: c_arrival.length,
+        now_us: c_arrival.now_us,
+        instance: instance(c_arrival.instance),
+        preserved: Some(from.clone_fields()),
     };
     loaded.engine.parse_clone(context, packet, &arrival, &mut loaded.owner);
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_engine_egress(
     engine: *mut Loaded,
@@ -299,15 +301,15 @@ pub unsafe extern "C" fn qp4_engine_egress(
     departure: *const CDeparture,
     emission: *mut CEmission,
 ) {
-    // SAFETY: as core.h says.
-    let (loaded, context, packet, told) =
-        unsafe { (running(engine), &mut *context, given(packet, length), &*departure) };
+    // SAFETY: by the contract of core.h.
+    let (loaded, context, packet, c_departure) =
+        unsafe { (enter(engine), &mut *context, slice_of(packet, length), &*departure) };
     let departure = Departure {
-        port: told.port,
-        now_us: told.now_us,
-        enqueued_us: told.enqueued_us,
-        enqueued_depth: told.enqueued_depth,
-        dequeued_depth: told.dequeued_depth,
+        port: c_departure.port,
+        now_us: c_departure.now_us,
+        enqueued_us: c_departure.enqueued_us,
+        enqueued_depth: c_departure.enqueued_depth,
+        dequeued_depth: c_departure.dequeued_depth,
     };
     let emitted = loaded.engine.egress(context, packet, &departure, &mut loaded.owner);
     let headers = context.headers();
@@ -321,12 +323,12 @@ pub unsafe extern "C" fn qp4_engine_egress(
         recirculate: emitted.recirculate,
         drop: emitted.drop,
     };
-    // SAFETY: as core.h says.
+    // SAFETY: by the contract of core.h.
     unsafe { emission.write(emitted) };
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_context_copy(
     engine: *const Loaded,
@@ -335,22 +337,22 @@ pub unsafe extern "C" fn qp4_context_copy(
     number: u8,
     rid: u16,
 ) {
-    // SAFETY: as core.h says; `from` is not `to`.
+    // SAFETY: by the contract of core.h; `from` is not `to`.
     let (loaded, from, to) = unsafe { (&*engine, &*from, &mut *to) };
     loaded.engine.copy(from, to, instance(number), rid);
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_context_duplicate(from: *const Context, to: *mut Context) {
-    // SAFETY: as core.h says; `from` is not `to`.
+    // SAFETY: by the contract of core.h; `from` is not `to`.
     let (from, to) = unsafe { (&*from, &mut *to) };
     to.clone_from(from);
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_engine_group(
     engine: *const Loaded,
@@ -358,18 +360,18 @@ pub unsafe extern "C" fn qp4_engine_group(
     index: u32,
     replica: *mut CReplica,
 ) -> bool {
-    // SAFETY: as core.h says.
+    // SAFETY: by the contract of core.h.
     let loaded = unsafe { &*engine };
     let Some(found) = loaded.engine.group(group).and_then(|replicas| replicas.get(index as usize)) else {
         return false;
     };
-    // SAFETY: as core.h says.
+    // SAFETY: by the contract of core.h.
     unsafe { replica.write(CReplica { port: found.port, instance: found.instance }) };
     true
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_engine_session(
     engine: *const Loaded,
@@ -378,11 +380,11 @@ pub unsafe extern "C" fn qp4_engine_session(
     replica: *mut CReplica,
     truncate_bytes: *mut u32,
 ) -> bool {
-    // SAFETY: as core.h says.
+    // SAFETY: by the contract of core.h.
     let loaded = unsafe { &*engine };
     let Some(session) = loaded.engine.session(session) else { return false };
     let Some(found) = session.replicas.get(index as usize) else { return false };
-    // SAFETY: as core.h says.
+    // SAFETY: by the contract of core.h.
     unsafe {
         replica.write(CReplica { port: found.port, instance: found.instance });
         truncate_bytes.write(session.truncate_bytes);
@@ -391,7 +393,7 @@ pub unsafe extern "C" fn qp4_engine_session(
 }
 
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 pub unsafe extern "C" fn qp4_engine_control(
     engine: *mut Loaded,
@@ -399,11 +401,11 @@ pub unsafe extern "C" fn qp4_engine_control(
     length: usize,
     answer: *mut Bytes,
 ) -> bool {
-    // SAFETY: as core.h says.
-    let (loaded, request) = unsafe { (running(engine), given(request, length)) };
+    // SAFETY: by the contract of core.h.
+    let (loaded, request) = unsafe { (enter(engine), slice_of(request, length)) };
     let Ok(request) = postcard::from_bytes::<Request>(request) else { return false };
-    let Ok(told) = postcard::to_allocvec(&loaded.engine.control(&request)) else { return false };
-    // SAFETY: as core.h says; what was there is plain data.
-    unsafe { answer.write(Bytes::of(told)) };
+    let Ok(encoded) = postcard::to_allocvec(&loaded.engine.control(&request)) else { return false };
+    // SAFETY: by the contract of core.h; the old value is plain data.
+    unsafe { answer.write(Bytes::from_vec(encoded)) };
     true
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! The engine as the module's C calls it (kernel/modules/qp4/core.h): what it does with memory that both sides see.
+//! The C interface (kernel/modules/qp4/core.h) and its use of memory that Rust and C share.
 
 #[path = "../../p4engine/tests/build/mod.rs"]
 mod build;
@@ -12,45 +12,46 @@ use qbed_p4engine::control::{Answer, CloneSession, Replica, Request};
 use qbed_p4engine::Context;
 use qbed_p4kernel::*;
 
-const NOTHING: Bytes = Bytes { data: ptr::null_mut(), length: 0, capacity: 0 };
+const EMPTY: Bytes = Bytes { data: ptr::null_mut(), length: 0, capacity: 0 };
 
 #[no_mangle]
 extern "C" fn qp4_random_u32() -> u32 {
     7
 }
 
-/// The owner is a number of bytes here.
+/// Adds the size of the event to the owner, which is a number in this test.
 ///
 /// # Safety
-/// As core.h says.
+/// The contract of core.h applies.
 #[no_mangle]
 unsafe extern "C" fn qp4_event(owner: *mut c_void, _: u32, _: u32, bytes: *const u8, length: usize) {
-    // SAFETY: `told` of the test, which outlives the engine; and the bytes that are told.
+    // SAFETY: the owner is `event_bytes` of the test, which outlives the engine; the bytes are valid by the contract of
+    // core.h.
     unsafe { *owner.cast::<usize>() += slice::from_raw_parts(bytes, length).len() };
 }
 
-/// What was given, taken over and given back.
-fn taken(mut given: Bytes) -> Vec<u8> {
-    // SAFETY: of the engine, which has written all three of its parts, and given back once.
+/// Copies and frees bytes of the engine.
+fn copy_and_free(mut source: Bytes) -> Vec<u8> {
+    // SAFETY: the engine has written all fields, and the bytes are freed once.
     unsafe {
-        let bytes = slice::from_raw_parts(given.data, given.length).to_vec();
-        qp4_bytes_free(&raw mut given);
+        let bytes = slice::from_raw_parts(source.data, source.length).to_vec();
+        qp4_bytes_free(&raw mut source);
         bytes
     }
 }
 
-fn ask(engine: *mut Loaded, request: &Request) -> Answer {
-    let (request, mut answer) = (postcard::to_allocvec(request).unwrap(), NOTHING);
-    // SAFETY: as core.h says.
-    let known = unsafe { qp4_engine_control(engine, request.as_ptr(), request.len(), &raw mut answer) };
-    assert!(known);
-    postcard::from_bytes(&taken(answer)).unwrap()
+fn control(engine: *mut Loaded, request: &Request) -> Answer {
+    let (request, mut answer) = (postcard::to_allocvec(request).unwrap(), EMPTY);
+    // SAFETY: by the contract of core.h.
+    let decoded = unsafe { qp4_engine_control(engine, request.as_ptr(), request.len(), &raw mut answer) };
+    assert!(decoded);
+    postcard::from_bytes(&copy_and_free(answer)).unwrap()
 }
 
 fn ingress(engine: *mut Loaded, context: *mut Context, packet: &[u8], from: *const Context) -> CDecision {
     let (length, instance) = (packet.len() as u32, if from.is_null() { 0 } else { 4 });
     let (arrival, mut decision) = (CArrival { now_us: 5, length, port: 1, instance }, CDecision::default());
-    // SAFETY: as core.h says; `from` is not `context`.
+    // SAFETY: by the contract of core.h; `from` is not `context`.
     unsafe {
         let (arrival, decision) = (&raw const arrival, &raw mut decision);
         qp4_engine_ingress(engine, context, packet.as_ptr(), packet.len(), arrival, from, decision);
@@ -58,11 +59,11 @@ fn ingress(engine: *mut Loaded, context: *mut Context, packet: &[u8], from: *con
     decision
 }
 
-/// What leaves, and its headers as long as the context has them.
+/// The emission, and a copy of its headers.
 fn egress(engine: *mut Loaded, context: *mut Context, packet: &[u8]) -> (CEmission, Vec<u8>) {
     let departure = CDeparture { now_us: 6, enqueued_us: 5, enqueued_depth: 1, dequeued_depth: 0, port: 3 };
     let mut emission = std::mem::MaybeUninit::<CEmission>::uninit();
-    // SAFETY: as core.h says; the engine writes all of it.
+    // SAFETY: by the contract of core.h; the engine writes the whole emission.
     unsafe {
         let (departure, emitted) = (&raw const departure, emission.as_mut_ptr());
         qp4_engine_egress(engine, context, packet.as_ptr(), packet.len(), departure, emitted);
@@ -72,34 +73,36 @@ fn egress(engine: *mut Loaded, context: *mut Context, packet: &[u8]) -> (CEmissi
     }
 }
 
-fn fill(engine: *mut Loaded) {
-    assert_eq!(ask(engine, &entry_of_everything()), Answer::Done);
+fn configure(engine: *mut Loaded) {
+    assert_eq!(control(engine, &entry_of_everything()), Answer::Done);
     let clone = CloneSession { replicas: vec![Replica { port: 1, instance: 1 }], truncate_bytes: 40 };
-    assert_eq!(ask(engine, &Request::SetCloneSession { session: 3, clone: Some(clone) }), Answer::Done);
+    assert_eq!(control(engine, &Request::SetCloneSession { session: 3, clone: Some(clone) }), Answer::Done);
 }
 
 #[test]
-fn what_is_no_program_is_refused_with_words() {
-    let mut why = NOTHING;
-    // SAFETY: as core.h says.
-    let engine = unsafe { qp4_engine_load(b"x".as_ptr(), 1, ptr::null_mut(), &raw mut why) };
-    assert!(engine.is_null() && !taken(why).is_empty());
+fn an_invalid_program_is_rejected_with_a_message() {
+    let mut error = EMPTY;
+    // SAFETY: by the contract of core.h.
+    let engine = unsafe { qp4_engine_load(b"x".as_ptr(), 1, ptr::null_mut(), &raw mut error) };
+    assert!(engine.is_null() && !copy_and_free(error).is_empty());
 }
 
 #[test]
 fn a_packet_and_its_copies() {
     let image = postcard::to_allocvec(&everything()).unwrap();
-    let (mut told, mut why, packet) = (0usize, NOTHING, [1u8; 64]);
-    // SAFETY: as core.h says; each context and the engine are given back below, once.
+    let (mut event_bytes, mut error, packet) = (0usize, EMPTY, [1u8; 64]);
+    // SAFETY: by the contract of core.h; each context and the engine are freed once.
     unsafe {
-        let owner = (&raw mut told).cast();
-        let engine = qp4_engine_load(image.as_ptr(), image.len(), owner, &raw mut why);
+        let owner = (&raw mut event_bytes).cast();
+        let engine = qp4_engine_load(image.as_ptr(), image.len(), owner, &raw mut error);
         assert!(!engine.is_null());
-        fill(engine);
+        configure(engine);
         let [first, second, third] = [(); 3].map(|()| qp4_context_new(engine));
         let decision = ingress(engine, first, &packet, ptr::null());
         assert!(
-            decision.clone && decision.session == 3 && qp4_context_parsed(first) <= qp4_engine_reach(engine)
+            decision.clone
+                && decision.session == 3
+                && qp4_context_parsed(first) <= qp4_engine_lookahead_bytes(engine)
         );
         let (mut replica, mut truncate) = (CReplica { port: 0, instance: 0 }, 0u32);
         let replica_at = &raw mut replica;
@@ -122,5 +125,5 @@ fn a_packet_and_its_copies() {
         }
         qp4_engine_free(engine);
     }
-    assert!(told > 0, "the program logs and sends digests");
+    assert!(event_bytes > 0, "the program logs and sends digests");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which controller may write: one primary for each role (section "Client Arbitration and Controller Replication").
+//! Arbitration: elects one primary controller per role (section "Client Arbitration and Controller Replication").
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,19 +7,20 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, Notify};
 use tonic::{Code, Status};
 
+use crate::error::{denied, exhausted, invalid, not_found, precondition, RequestError, Result};
 use crate::proto::google::rpc;
 use crate::proto::p4::v1::stream_message_response::Update;
 use crate::proto::p4::v1::{MasterArbitrationUpdate, Role, StreamMessageResponse, Uint128};
-use crate::refused::{denied, exhausted, invalid, not_found, precondition, Refused, Result};
 use crate::roles::RoleConfig;
 
-/// Open streams, whatever their role.
-pub const MOST_STREAMS: usize = 64;
-/// The highest election id of each role is remembered for ever.
-const MOST_ROLES: usize = 64;
-const MOST_ROLE_BYTES: usize = 256;
-/// Messages for a controller that does not read; arbitration has the last few to itself.
-pub const MOST_QUEUED: usize = 1024;
+/// Limit on open streams.
+pub const MAX_STREAMS: usize = 64;
+/// Limit on roles, because the highest election id of each role is kept.
+const MAX_ROLES: usize = 64;
+const MAX_ROLE_BYTES: usize = 256;
+/// Capacity of a controller's message queue.
+pub const MAX_QUEUED: usize = 1024;
+/// The part of the queue that is reserved for arbitration.
 const FOR_ARBITRATION: usize = 64;
 
 pub type StreamId = u64;
@@ -28,23 +29,22 @@ pub type Outgoing = mpsc::Sender<std::result::Result<StreamMessageResponse, Stat
 pub struct Clients {
     device_id: u64,
     streams: BTreeMap<StreamId, Stream>,
-    roles: HashMap<String, State>,
+    roles: HashMap<String, RoleState>,
     last: StreamId,
 }
 
-/// Of a role.
 #[derive(Default)]
-struct State {
-    /// Election id.
+struct RoleState {
+    /// Highest election id.
     highest: Option<u128>,
-    /// The last primary's; None: it has the full pipeline.
+    /// Config of the last primary. None for the full pipeline.
     config: Option<RoleConfig>,
 }
 
 struct Stream {
     outgoing: Outgoing,
-    /// Told when this controller has stopped reading.
-    lost: Arc<Notify>,
+    /// Notified when the controller's message queue is full.
+    stalled: Arc<Notify>,
     client: Option<Client>,
 }
 
@@ -67,21 +67,21 @@ impl Clients {
         Clients {
             device_id,
             streams: BTreeMap::new(),
-            roles: HashMap::from([(String::new(), State::default())]),
+            roles: HashMap::from([(String::new(), RoleState::default())]),
             last: 0,
         }
     }
 
-    pub fn connect(&mut self, outgoing: Outgoing, lost: Arc<Notify>) -> Result<StreamId> {
-        if self.streams.len() >= MOST_STREAMS {
-            return Err(exhausted(format!("more than {MOST_STREAMS} streams")));
+    pub fn connect(&mut self, outgoing: Outgoing, stalled: Arc<Notify>) -> Result<StreamId> {
+        if self.streams.len() >= MAX_STREAMS {
+            return Err(exhausted(format!("more than {MAX_STREAMS} streams")));
         }
         self.last += 1;
-        self.streams.insert(self.last, Stream { outgoing, lost, client: None });
+        self.streams.insert(self.last, Stream { outgoing, stalled, client: None });
         Ok(self.last)
     }
 
-    /// Its stream has ended: whoever it leaves behind is told if it was their primary.
+    /// Remove a stream. If it was the primary's, the role's other controllers are notified.
     pub fn disconnect(&mut self, id: StreamId) {
         let primary = self.is_primary(id);
         let client = self.streams.remove(&id).and_then(|stream| stream.client);
@@ -98,7 +98,7 @@ impl Clients {
         })
     }
 
-    /// Of a request that says from whom it is.
+    /// Check that a request comes from the primary controller of its role.
     pub fn check(&self, device_id: u64, role: &str, election: Option<&Uint128>) -> Result<()> {
         self.device(device_id)?;
         if !self.roles.contains_key(role) {
@@ -111,7 +111,7 @@ impl Clients {
         }
     }
 
-    /// What a role may do; None: everything.
+    /// The config of a role. None for the full pipeline.
     pub fn config(&self, role: &str) -> Result<Option<&RoleConfig>> {
         let state = self.roles.get(role).ok_or_else(|| not_found(format!("there is no role {role}")))?;
         Ok(state.config.as_ref())
@@ -126,7 +126,7 @@ impl Clients {
         }
     }
 
-    /// An error ends the stream.
+    /// Handle an arbitration message. An error ends the stream.
     pub fn arbitrate(&mut self, id: StreamId, update: &MasterArbitrationUpdate) -> Result<()> {
         let before = self.streams.get(&id).and_then(|stream| stream.client.clone());
         let client = self.client_of(id, before.as_ref(), update)?;
@@ -135,13 +135,13 @@ impl Clients {
         let state = self.roles.entry(client.role.clone()).or_default();
         let primary = client.election.is_some() && client.election >= state.highest;
         if primary {
-            *state = State { highest: client.election, config };
+            *state = RoleState { highest: client.election, config };
         }
         let role = client.role.clone();
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.client = Some(client);
         }
-        // The new primary is told last.
+        // The new primary is notified last.
         if primary || was_primary {
             self.notify(&role, |other| other != id);
         }
@@ -149,7 +149,7 @@ impl Clients {
         Ok(())
     }
 
-    /// What the message makes of its sender, if it may.
+    /// The sender's role and election id, if they are valid.
     fn client_of(
         &self,
         id: StreamId,
@@ -158,17 +158,17 @@ impl Clients {
     ) -> Result<Client> {
         let role = update.role.clone().unwrap_or_default();
         let client = Client { role: role.name, election: number(update.election_id.as_ref()) };
-        let changed = |refused: Refused| match before {
+        let changed = |refused: RequestError| match before {
             Some(_) => precondition(refused.message),
             None => refused,
         };
         self.device(update.device_id).map_err(changed)?;
         if before.is_some_and(|before| before.role != client.role) {
-            return Err(precondition("a stream keeps its role"));
+            return Err(precondition("the role of a stream does not change"));
         }
         #[allow(deprecated)]
         if role.id != 0 {
-            return Err(invalid("roles go by their names"));
+            return Err(invalid("role ids are deprecated: expected a role name"));
         }
         let mut others = self.streams.iter().filter(|(other, _)| **other != id);
         if client.election.is_some() && others.any(|(_, other)| other.client.as_ref() == Some(&client)) {
@@ -178,34 +178,35 @@ impl Clients {
             )));
         }
         let new_role = !self.roles.contains_key(&client.role);
-        if client.role.len() > MOST_ROLE_BYTES || new_role && self.roles.len() >= MOST_ROLES {
+        if client.role.len() > MAX_ROLE_BYTES || new_role && self.roles.len() >= MAX_ROLES {
             return Err(exhausted(format!(
-                "more than {MOST_ROLES} roles, or a name of more than {MOST_ROLE_BYTES} bytes"
+                "more than {MAX_ROLES} roles, or a name of more than {MAX_ROLE_BYTES} bytes"
             )));
         }
         Ok(client)
     }
 
-    /// That of the message, if it goes together with those of the other roles.
+    /// The role config in a message, if it does not conflict with those of other roles.
     fn config_of(&self, role: &str, update: &MasterArbitrationUpdate) -> Result<Option<RoleConfig>> {
-        let given = update.role.as_ref().and_then(|role| role.config.as_ref());
-        let Some(config) = given.map(RoleConfig::new).transpose()? else { return Ok(None) };
+        let config = update.role.as_ref().and_then(|role| role.config.as_ref());
+        let Some(config) = config.map(RoleConfig::new).transpose()? else { return Ok(None) };
         for (name, other) in self.roles.iter().filter(|(name, _)| *name != role) {
             if let Some(id) = other.config.as_ref().and_then(|other| config.conflict(other)) {
-                return Err(invalid(format!("the role {name} has {id:#x}, too, and one of them for itself")));
+                return Err(invalid(format!("{id:#x} is exclusive to one of this role and role {name}")));
             }
         }
         Ok(Some(config))
     }
 
-    fn notify(&self, role: &str, whom: impl Fn(StreamId) -> bool) {
+    /// Send the state of arbitration to a role's controllers that `recipient` selects.
+    fn notify(&self, role: &str, recipient: impl Fn(StreamId) -> bool) {
         let of_role = |stream: &Stream| stream.client.as_ref().is_some_and(|client| client.role == role);
         let state = self.roles.get(role);
         let highest = state.and_then(|state| state.highest);
-        let config = state.and_then(|state| state.config.as_ref()).map(|config| config.given.clone());
+        let config = state.and_then(|state| state.config.as_ref()).map(|config| config.original.clone());
         let primary = self.streams.keys().find(|id| self.is_primary(**id) && of_role(&self.streams[id]));
-        for (id, stream) in self.streams.iter().filter(|(id, stream)| of_role(stream) && whom(**id)) {
-            let (code, message_of) = match primary {
+        for (id, stream) in self.streams.iter().filter(|(id, stream)| of_role(stream) && recipient(**id)) {
+            let (code, text) = match primary {
                 Some(primary) if primary == id => (Code::Ok, "this is the primary controller"),
                 Some(_) => (Code::AlreadyExists, "another controller is the primary one"),
                 None => (Code::NotFound, "there is no primary controller"),
@@ -218,16 +219,16 @@ impl Clients {
                     ..Default::default()
                 }),
                 election_id: highest.map(message),
-                status: Some(rpc::Status { code: code as i32, message: message_of.into(), details: vec![] }),
+                status: Some(rpc::Status { code: code as i32, message: text.into(), details: vec![] }),
             };
             let update = StreamMessageResponse { update: Some(Update::Arbitration(update)) };
             if stream.outgoing.try_send(Ok(update)).is_err() {
-                stream.lost.notify_one();
+                stream.stalled.notify_one();
             }
         }
     }
 
-    /// To a controller that may have fallen behind: then it misses it.
+    /// Send a message to a controller. It is dropped if the queue is full.
     pub fn send(&self, id: StreamId, update: Update) {
         if let Some(stream) =
             self.streams.get(&id).filter(|stream| stream.outgoing.capacity() > FOR_ARBITRATION)
@@ -236,16 +237,16 @@ impl Clients {
         }
     }
 
-    /// To the primary of every role, what of it is the role's.
+    /// Send a message to the primary of every role, filtered by the role's config.
     pub fn send_primaries(&self, update: &Update) {
         for (id, stream) in self.streams.iter().filter(|(id, _)| self.is_primary(**id)) {
             let role = stream.client.as_ref().and_then(|client| self.roles.get(&client.role));
-            let part = match role.and_then(|role| role.config.as_ref()) {
-                Some(config) => config.part_of(update),
+            let filtered = match role.and_then(|role| role.config.as_ref()) {
+                Some(config) => config.filter(update),
                 None => Some(update.clone()),
             };
-            if let Some(part) = part {
-                self.send(*id, part);
+            if let Some(filtered) = filtered {
+                self.send(*id, filtered);
             }
         }
     }
@@ -270,7 +271,7 @@ mod tests {
         }
 
         fn connect(&mut self) -> StreamId {
-            let (outgoing, inbox) = mpsc::channel(MOST_QUEUED);
+            let (outgoing, inbox) = mpsc::channel(MAX_QUEUED);
             let id = self.clients.connect(outgoing, Arc::default()).unwrap();
             self.inboxes.insert(id, inbox);
             id
@@ -297,14 +298,14 @@ mod tests {
             self.clients.arbitrate(id, &update)
         }
 
-        /// What it was told since: the code and the highest election id.
-        fn told(&mut self, id: StreamId) -> Vec<(Code, Option<u128>)> {
-            let mut told = vec![];
+        /// Code and highest election id of each arbitration message since the last call.
+        fn received(&mut self, id: StreamId) -> Vec<(Code, Option<u128>)> {
+            let mut received = vec![];
             while let Ok(Ok(message)) = self.inboxes.get_mut(&id).unwrap().try_recv() {
                 let Some(Update::Arbitration(update)) = message.update else { panic!("{message:?}") };
-                told.push((Code::from(update.status.unwrap().code), number(update.election_id.as_ref())));
+                received.push((Code::from(update.status.unwrap().code), number(update.election_id.as_ref())));
             }
-            told
+            received
         }
     }
 
@@ -313,32 +314,32 @@ mod tests {
         let mut switch = Switch::new();
         let (a, b) = (switch.connect(), switch.connect());
         switch.arbitrate(a, "", Some(5)).unwrap();
-        assert_eq!(switch.told(a), [(Code::Ok, Some(5))]);
+        assert_eq!(switch.received(a), [(Code::Ok, Some(5))]);
         switch.arbitrate(b, "", Some(3)).unwrap();
-        assert_eq!(switch.told(b), [(Code::AlreadyExists, Some(5))]);
-        assert_eq!(switch.told(a), [], "a backup is no news to the primary");
+        assert_eq!(switch.received(b), [(Code::AlreadyExists, Some(5))]);
+        assert_eq!(switch.received(a), [], "the primary is not notified of a backup");
         switch.arbitrate(b, "", Some(1 << 70)).unwrap();
-        assert_eq!(switch.told(a), [(Code::AlreadyExists, Some(1 << 70))]);
-        assert_eq!(switch.told(b), [(Code::Ok, Some(1 << 70))]);
+        assert_eq!(switch.received(a), [(Code::AlreadyExists, Some(1 << 70))]);
+        assert_eq!(switch.received(b), [(Code::Ok, Some(1 << 70))]);
         assert!(switch.clients.check(1, "", Some(&message(1 << 70))).is_ok());
         assert_eq!(switch.clients.check(1, "", Some(&message(5))).unwrap_err().code, Code::PermissionDenied);
         assert_eq!(switch.clients.check(1, "", None).unwrap_err().code, Code::PermissionDenied);
     }
 
     #[test]
-    fn without_a_primary_a_backup_has_to_ask() {
+    fn a_backup_becomes_primary_by_arbitration_only() {
         let mut switch = Switch::new();
         let (a, b) = (switch.connect(), switch.connect());
         switch.arbitrate(a, "", Some(5)).unwrap();
         switch.arbitrate(b, "", Some(3)).unwrap();
-        switch.told(b);
+        switch.received(b);
         switch.clients.disconnect(a);
-        assert_eq!(switch.told(b), [(Code::NotFound, Some(5))]);
+        assert_eq!(switch.received(b), [(Code::NotFound, Some(5))]);
         assert!(!switch.clients.is_primary(b));
         switch.arbitrate(b, "", Some(4)).unwrap();
-        assert_eq!(switch.told(b), [(Code::NotFound, Some(5))], "5 was seen, 4 is too low");
+        assert_eq!(switch.received(b), [(Code::NotFound, Some(5))], "4 is lower than 5");
         switch.arbitrate(b, "", Some(5)).unwrap();
-        assert_eq!(switch.told(b), [(Code::Ok, Some(5))]);
+        assert_eq!(switch.received(b), [(Code::Ok, Some(5))]);
     }
 
     #[test]
@@ -347,21 +348,24 @@ mod tests {
         let (a, b) = (switch.connect(), switch.connect());
         switch.arbitrate(a, "", Some(5)).unwrap();
         switch.arbitrate(b, "", None).unwrap();
-        switch.told(a);
-        switch.told(b);
+        switch.received(a);
+        switch.received(b);
         switch.arbitrate(a, "", Some(2)).unwrap();
-        assert_eq!(switch.told(a), [(Code::NotFound, Some(5))]);
-        assert_eq!(switch.told(b), [(Code::NotFound, Some(5))]);
+        assert_eq!(switch.received(a), [(Code::NotFound, Some(5))]);
+        assert_eq!(switch.received(b), [(Code::NotFound, Some(5))]);
         assert_eq!(switch.clients.check(1, "", Some(&message(2))).unwrap_err().code, Code::PermissionDenied);
     }
 
     #[test]
-    fn roles_have_primaries_of_their_own() {
+    fn each_role_has_a_primary() {
         let mut switch = Switch::new();
         let (a, b) = (switch.connect(), switch.connect());
         switch.arbitrate(a, "", Some(5)).unwrap();
         switch.arbitrate(b, "second", Some(5)).unwrap();
-        assert_eq!((switch.told(a), switch.told(b)), (vec![(Code::Ok, Some(5))], vec![(Code::Ok, Some(5))]));
+        assert_eq!(
+            (switch.received(a), switch.received(b)),
+            (vec![(Code::Ok, Some(5))], vec![(Code::Ok, Some(5))])
+        );
         assert!(switch.clients.check(1, "second", Some(&message(5))).is_ok());
         assert_eq!(switch.clients.check(1, "third", Some(&message(5))).unwrap_err().code, Code::NotFound);
     }
@@ -376,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_role_has_for_itself_no_other_has() {
+    fn exclusive_ids_of_a_role_exclude_other_roles() {
         let mut switch = Switch::new();
         let (a, b, c) = (switch.connect(), switch.connect(), switch.connect());
         switch.arbitrate_with(a, "a", Some(5), Some(config(&[1, 2], &[3]))).unwrap();
@@ -387,7 +391,7 @@ mod tests {
         let other = Any { type_url: "type.googleapis.com/other.Config".into(), value: vec![] };
         assert!(switch.arbitrate_with(b, "b", Some(5), Some(other)).is_err());
         switch.arbitrate_with(b, "b", Some(5), Some(config(&[4], &[3]))).unwrap();
-        // A backup's config changes nothing; the next primary's does.
+        // The config of a backup has no effect, that of the next primary has.
         switch.arbitrate_with(c, "a", Some(4), Some(config(&[], &[7]))).unwrap();
         assert!(switch.clients.config("a").unwrap().unwrap().has(1));
         switch.arbitrate_with(c, "a", Some(6), Some(config(&[], &[7]))).unwrap();
@@ -396,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_stream() {
+    fn arbitration_errors_end_a_stream() {
         let mut switch = Switch::new();
         let (a, b) = (switch.connect(), switch.connect());
         switch.arbitrate(a, "", Some(5)).unwrap();
@@ -410,19 +414,19 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_does_not_read_is_given_up() {
+    fn a_stalled_controller_is_disconnected() {
         let mut switch = Switch::new();
         let (outgoing, inbox) = mpsc::channel(FOR_ARBITRATION + 1);
-        let lost = Arc::new(Notify::new());
-        let a = switch.clients.connect(outgoing, lost.clone()).unwrap();
+        let stalled = Arc::new(Notify::new());
+        let a = switch.clients.connect(outgoing, stalled.clone()).unwrap();
         switch.inboxes.insert(a, inbox);
         for election in 0..FOR_ARBITRATION as u128 + 1 {
             switch.clients.send(a, Update::Packet(Default::default()));
             switch.arbitrate(a, "", Some(election)).unwrap();
         }
-        // One packet went in while there was room; the last notice found none.
+        // One packet and all arbitration messages but the last fit into the queue.
         assert_eq!(switch.inboxes.get_mut(&a).unwrap().len(), FOR_ARBITRATION + 1);
-        let waited = std::pin::pin!(lost.notified());
+        let waited = std::pin::pin!(stalled.notified());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(std::future::Future::poll(waited, &mut context).is_ready());
     }

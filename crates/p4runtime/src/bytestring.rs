@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! P4Runtime's numbers (the shortest string of bytes that holds the value, section "Bytestrings") and the engine's (all bytes
+//! Conversion of numbers between P4Runtime (the shortest byte string, section "Bytestrings") and the engine (all bytes
 //! of the field, big endian).
 
-use crate::refused::{out_of_range, Result};
+use crate::error::{out_of_range, Result};
 
-/// Widths of one value in bits. They differ where P4Info translates the type to a number (`@p4runtime_translation`):
-/// the number stays the same, and must fit in both.
+/// Widths of a value in bits. They differ if P4Info translates the type to a number (`@p4runtime_translation`). The
+/// value is the same and must fit in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Widths {
     /// Width of the field in the program.
@@ -15,18 +15,18 @@ pub struct Widths {
 }
 
 impl Widths {
-    /// Widths of a value whose type is not translated.
+    /// Widths of a value of a type that is not translated.
     pub fn same(width: u32) -> Widths {
         Widths { program: width, controller: width }
     }
 
-    /// A controller's value in the engine's form; OUT_OF_RANGE if it does not fit in either width.
-    pub fn decode(self, value: &[u8], what: &str) -> Result<Vec<u8>> {
-        let found = decode(value, self.controller, what)?;
+    /// Convert a controller's value. The error is OUT_OF_RANGE if it does not fit in both widths.
+    pub fn decode(self, value: &[u8], name: &str) -> Result<Vec<u8>> {
+        let found = decode(value, self.controller, name)?;
         if self.program == self.controller {
             return Ok(found);
         }
-        decode(value, self.program, what).map_err(|refused| {
+        decode(value, self.program, name).map_err(|refused| {
             out_of_range(format!("{} in the program, P4Info has bit<{}>", refused.message, self.controller))
         })
     }
@@ -36,7 +36,7 @@ pub fn bytes_of(width: u32) -> usize {
     width.div_ceil(8) as usize
 }
 
-/// All bits of a field, set.
+/// The value with all bits of a field set.
 pub fn ones(width: u32) -> Vec<u8> {
     let mut value = vec![0xff; bytes_of(width)];
     if let (Some(first), spare) = (value.first_mut(), (8 - width % 8) % 8) {
@@ -45,40 +45,40 @@ pub fn ones(width: u32) -> Vec<u8> {
     value
 }
 
-/// A `bit<width>`, in the engine's form.
-pub fn decode(value: &[u8], width: u32, what: &str) -> Result<Vec<u8>> {
+/// Convert a `bit<width>` to the engine's form.
+pub fn decode(value: &[u8], width: u32, name: &str) -> Result<Vec<u8>> {
     if value.is_empty() {
-        return Err(out_of_range(format!("{what}: an empty value")));
+        return Err(out_of_range(format!("{name}: an empty value")));
     }
     let significant = strip_zeros(value);
     let bits = significant.first().map_or(0, |first| significant.len() * 8 - first.leading_zeros() as usize);
     if bits > width as usize {
-        return Err(out_of_range(format!("{what}: a value of {bits} bits for bit<{width}>")));
+        return Err(out_of_range(format!("{name}: a value of {bits} bits for bit<{width}>")));
     }
     let mut padded = vec![0; bytes_of(width) - significant.len()];
     padded.extend_from_slice(significant);
     Ok(padded)
 }
 
-/// An `int<width>`: sign-extended on both sides.
-pub fn decode_signed(value: &[u8], width: u32, what: &str) -> Result<Vec<u8>> {
-    let Some(&first) = value.first() else { return Err(out_of_range(format!("{what}: an empty value"))) };
+/// Convert an `int<width>` to the engine's form. Values are sign-extended.
+pub fn decode_signed(value: &[u8], width: u32, name: &str) -> Result<Vec<u8>> {
+    let Some(&first) = value.first() else { return Err(out_of_range(format!("{name}: an empty value"))) };
     let sign = if first & 0x80 == 0 { 0 } else { 0xff };
     let significant = strip_signs(value);
     let bits = significant.len() * 8 + 1 - ((significant[0] ^ sign).leading_zeros() as usize).min(8);
     if bits > width as usize {
-        return Err(out_of_range(format!("{what}: a value of {bits} bits for int<{width}>")));
+        return Err(out_of_range(format!("{name}: a value of {bits} bits for int<{width}>")));
     }
     let mut padded = vec![sign; bytes_of(width) - significant.len()];
     padded.extend_from_slice(significant);
-    // The engine has the field's bits only.
+    // The engine's form has only the bits of the field.
     for (byte, mask) in padded.iter_mut().zip(ones(width)) {
         *byte &= mask;
     }
     Ok(padded)
 }
 
-/// The shortest string; of 0 it is one byte.
+/// The shortest byte string of a value, at least one byte.
 pub fn encode(value: &[u8]) -> Vec<u8> {
     match strip_zeros(value) {
         [] => vec![0],
@@ -101,7 +101,7 @@ fn strip_zeros(value: &[u8]) -> &[u8] {
     &value[value.iter().take_while(|byte| **byte == 0).count()..]
 }
 
-/// Without leading bytes that only repeat the sign; at least one byte of a value that has one stays.
+/// Remove leading bytes that only repeat the sign. At least one byte remains.
 fn strip_signs(mut value: &[u8]) -> &[u8] {
     while let [first, second, ..] = value {
         if !(*first == 0 && second & 0x80 == 0 || *first == 0xff && second & 0x80 != 0) {
@@ -117,10 +117,10 @@ mod tests {
     use super::*;
     use tonic::Code;
 
-    /// Width, what is given, and what is read back, if it is accepted.
+    /// Width, value written, and value read if it is accepted.
     type Example = (u32, &'static [u8], Option<&'static [u8]>);
 
-    /// The two tables of the specification's section "Bytestrings".
+    /// The tables in the specification's section "Bytestrings".
     #[test]
     fn the_specifications_examples() {
         let unsigned: &[Example] = &[
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_signed_value_of_eleven_bits_comes_back() {
+    fn signed_values_of_eleven_bits_are_decoded_and_encoded() {
         for value in -1024i16..1024 {
             let engine = decode_signed(&value.to_be_bytes(), 11, "x").unwrap();
             assert_eq!(engine, (value & 0x7ff).to_be_bytes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the server needs of the switch beneath it: an engine in this process, or the one in the guest's kernel.
+//! The server's interface to the switch: an engine in this process, or the one in the guest's kernel.
 
 use qbed_p4engine::control::{Answer, Request};
 use qbed_p4engine::program::Program;
@@ -7,24 +7,24 @@ use qbed_p4engine::program::Program;
 pub trait Control: Send {
     fn request(&mut self, request: Request) -> Answer;
 
-    /// The program that a device configuration (BMv2's JSON) holds, or why it cannot run here. Changes nothing.
+    /// Compile a device config (BMv2's JSON). The error says why it cannot run.
     fn compile(&self, config: &[u8]) -> Result<Program, String>;
 
-    /// From now on packets go through this program, whose tables are as it says; after an error the old one goes on.
+    /// Replace the running program and its entries. After an error, the old program continues.
     fn load(&mut self, program: &Program) -> Result<(), String>;
 
-    /// A packet of the controller's, which arrives on the CPU port.
+    /// Make a packet arrive at the CPU port.
     fn inject(&mut self, packet: &[u8]) -> Result<(), String>;
 
-    /// The clock by which packets arrive (`Arrival::now_us`).
+    /// The clock of `Arrival::now_us`.
     fn now_us(&self) -> u64;
 }
 
-/// What the switch has for its controllers. Whoever sends it drops what the server has no room for.
+/// A message of the switch for its controllers. The sender drops it if the server's queue is full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A packet that was sent to the CPU port.
     PacketIn(Vec<u8>),
-    /// As `Shell::digest` has it.
+    /// The arguments of `Shell::digest`.
     Digest { id: u32, values: Vec<u8> },
 }

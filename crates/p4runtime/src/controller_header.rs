@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The layout of the header with the metadata of PacketIn and PacketOut (`@controller_header`).
 //!
-//! P4Info has the fields by name and with the widths that controllers see; it does not name the type of the header. The
-//! layout is that of the program's header with fields of these names.
+//! P4Info has the names of the fields and the widths for controllers, but not the header's type. The layout is that of
+//! the program's header with these fields.
 
 use qbed_p4engine::program::{Field, Header, Program};
 
@@ -10,7 +10,8 @@ use crate::bytestring::Widths;
 use crate::proto::p4::config::v1::controller_packet_metadata::Metadata as InfoField;
 use crate::proto::p4::config::v1::ControllerPacketMetadata;
 
-type Fit<T> = Result<T, String>;
+/// A part of a pipeline, or why P4Info does not fit the program.
+pub type LinkResult<T> = Result<T, String>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControllerHeader {
@@ -30,36 +31,37 @@ pub struct Metadata {
 }
 
 impl ControllerHeader {
-    /// The layout of the program's header that has these fields. `widths` compares a field of P4Info with its width in
-    /// the program, None where the program has no such header.
-    pub fn of(
+    /// The layout of the program's header with these fields. `widths` compares a field of P4Info with its width in the
+    /// program, None if the program has no such header.
+    pub fn new(
         info: &ControllerPacketMetadata,
         program: &Program,
-        widths: impl Fn(&InfoField, Option<u32>) -> Fit<Widths>,
-    ) -> Fit<ControllerHeader> {
+        widths: impl Fn(&InfoField, Option<u32>) -> LinkResult<Widths>,
+    ) -> LinkResult<ControllerHeader> {
         let headers = program.headers.iter().filter(|header| has_these_fields(info, program, header));
-        let layouts: Vec<(&str, Fit<ControllerHeader>)> = headers
-            .map(|header| (header.name.as_str(), ControllerHeader::like(info, program, header, &widths)))
+        let layouts: Vec<(&str, LinkResult<ControllerHeader>)> = headers
+            .map(|header| (header.name.as_str(), ControllerHeader::of_header(info, program, header, &widths)))
             .collect();
         let mut fitting = layouts.iter().filter_map(|(name, layout)| Some((name, layout.as_ref().ok()?)));
         match (fitting.next(), layouts.first()) {
             (Some((name, layout)), _) => match fitting.find(|(_, other)| *other != layout) {
                 None => Ok(layout.clone()),
                 Some((other, _)) => Err(format!(
-                    "the headers {name} and {other} have its fields in different widths: expected one such header"
+                    "the headers {name} and {other} have these fields in different widths: expected one such header"
                 )),
             },
             (None, Some((_, Err(why)))) => Err(why.clone()),
-            (None, _) => ControllerHeader::alone(info, &widths),
+            (None, _) => ControllerHeader::of_info(info, &widths),
         }
     }
 
-    fn like(
+    /// The layout of one header.
+    fn of_header(
         info: &ControllerPacketMetadata,
         program: &Program,
         header: &Header,
-        widths: &impl Fn(&InfoField, Option<u32>) -> Fit<Widths>,
-    ) -> Fit<ControllerHeader> {
+        widths: &impl Fn(&InfoField, Option<u32>) -> LinkResult<Widths>,
+    ) -> LinkResult<ControllerHeader> {
         let mut fields = fields(program, header).map(|(_, field)| field);
         let metadata = info.metadata.iter().map(|one| {
             let field = if has_bits(one) { fields.next() } else { None };
@@ -67,14 +69,14 @@ impl ControllerHeader {
             let widths = widths(one, Some(width))?;
             Ok(Metadata { id: one.id, name: one.name.clone(), widths, at: at as usize })
         });
-        Ok(ControllerHeader { fields: metadata.collect::<Fit<_>>()?, bytes: header.bytes as usize })
+        Ok(ControllerHeader { fields: metadata.collect::<LinkResult<_>>()?, bytes: header.bytes as usize })
     }
 
-    /// The layout by P4Info alone.
-    fn alone(
+    /// The layout according to P4Info only.
+    fn of_info(
         info: &ControllerPacketMetadata,
-        widths: &impl Fn(&InfoField, Option<u32>) -> Fit<Widths>,
-    ) -> Fit<ControllerHeader> {
+        widths: &impl Fn(&InfoField, Option<u32>) -> LinkResult<Widths>,
+    ) -> LinkResult<ControllerHeader> {
         let mut bits = 0;
         let mut fields = vec![];
         for one in &info.metadata {
@@ -89,7 +91,7 @@ impl ControllerHeader {
     }
 }
 
-/// Fields of a header, by their names in it.
+/// Fields of a header with their names in it.
 fn fields<'a>(program: &'a Program, header: &'a Header) -> impl Iterator<Item = (&'a str, &'a Field)> {
     let first = usize::from(header.first_field);
     let all = program.fields.get(first..first + usize::from(header.fields)).unwrap_or_default();
@@ -105,17 +107,17 @@ fn has_these_fields(info: &ControllerPacketMetadata, program: &Program, header: 
     !header.metadata
         && header.varbit.is_none()
         && expected().count() == usize::from(header.fields)
-        && expected().zip(fields(program, header)).all(|(one, (name, _))| is_called(name, &one.name))
+        && expected().zip(fields(program, header)).all(|(one, (name, _))| has_name(name, &one.name))
 }
 
-/// The program has no field of 0 bits.
+/// Whether the program has the field: it has no fields of 0 bits.
 fn has_bits(field: &InfoField) -> bool {
     field.bitwidth != 0
 }
 
-/// p4c flattens structs in a header: P4Info's `inner.a` is `_inner_a1` in the program, and all other fields of that
-/// header get such names, too.
-fn is_called(field: &str, info: &str) -> bool {
+/// Whether a field of the program has a name of P4Info. p4c flattens structs in a header: P4Info's `inner.a` is
+/// `_inner_a1` in the program, and the header's other fields get similar names.
+fn has_name(field: &str, info: &str) -> bool {
     let flattened = field.strip_prefix('_').and_then(|rest| rest.strip_prefix(&info.replace('.', "_")));
     let numbered = |end: &str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
     field == info || flattened.is_some_and(numbered)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `P4Data`, the messages for values of P4's types: of registers and digests.
+//! `P4Data`: values of registers and digests.
 
 use crate::bytestring::{bytes_of, decode, decode_signed, encode, encode_signed, Widths};
+use crate::error::{invalid, Result};
 use crate::proto::p4::config::v1::p4_bitstring_like_type_spec::TypeSpec as Bits;
 use crate::proto::p4::config::v1::p4_data_type_spec::TypeSpec;
 use crate::proto::p4::config::v1::p4_new_type_spec::Representation;
@@ -9,20 +10,19 @@ use crate::proto::p4::config::v1::p4_new_type_translation::SdnType;
 use crate::proto::p4::config::v1::{P4BitstringLikeTypeSpec, P4DataTypeSpec, P4TypeInfo};
 use crate::proto::p4::v1::p4_data::Data;
 use crate::proto::p4::v1::{P4Data, P4Header, P4StructLike};
-use crate::refused::{invalid, Result};
 
-/// Types nest as deep as their author likes; a message of types that name each other would have no end.
-const MOST_DEPTH: u32 = 16;
+/// Limit on nested types, since types can refer to each other.
+const MAX_DEPTH: u32 = 16;
 
-/// A type of which the engine has the leaves only, one behind the other, each in whole bytes.
+/// A type of P4Info. In the engine's form, a value is the sequence of its leaves, each in whole bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Type {
     Bits(u32),
     Signed(u32),
-    /// A number that P4Info translates to one of another width; the program's is 0 until `fit`.
+    /// A number that P4Info translates to another width. The program's width is 0 until `match_widths`.
     Translated(Widths),
     Bool,
-    /// A serializable enum: the value's bits.
+    /// A serializable enum of this width.
     Enum(u32),
     Tuple(Vec<Type>),
     Struct(Vec<Type>),
@@ -30,8 +30,8 @@ pub enum Type {
 }
 
 impl Type {
-    /// What it is, or by name what it is that the server has no values of.
-    pub fn of(spec: Option<&P4DataTypeSpec>, types: &P4TypeInfo) -> std::result::Result<Type, String> {
+    /// Resolve a type of P4Info. The error names a type that is not supported.
+    pub fn new(spec: Option<&P4DataTypeSpec>, types: &P4TypeInfo) -> std::result::Result<Type, String> {
         Type::nested(spec, types, 0)
     }
 
@@ -41,8 +41,8 @@ impl Type {
         depth: u32,
     ) -> std::result::Result<Type, String> {
         let spec = spec.and_then(|spec| spec.type_spec.as_ref()).ok_or("no type")?;
-        if depth > MOST_DEPTH {
-            return Err(format!("types more than {MOST_DEPTH} deep"));
+        if depth > MAX_DEPTH {
+            return Err(format!("types more than {MAX_DEPTH} deep"));
         }
         let below = |spec: Option<&P4DataTypeSpec>| Type::nested(spec, types, depth + 1);
         let unknown = |name: &str| format!("an unknown type {name}");
@@ -105,7 +105,7 @@ impl Type {
         }
     }
 
-    /// Widths of its leaves in P4Info, in order. Leaves of 0 bits are in no value of the program.
+    /// Widths of the leaves in P4Info, in order. Values of the program have no leaves of 0 bits.
     pub fn widths(&self) -> Vec<u32> {
         match self {
             Type::Bits(0) => vec![],
@@ -118,13 +118,13 @@ impl Type {
         }
     }
 
-    /// Takes the program's widths for the leaves that are translated; false if the others have other widths.
-    pub fn fit(&mut self, program: &[u32]) -> bool {
+    /// Set the program's widths of translated leaves. False if the widths of other leaves differ.
+    pub fn match_widths(&mut self, program: &[u32]) -> bool {
         let mut program = program.iter().copied();
-        self.fit_next(&mut program) && program.next().is_none()
+        self.match_next(&mut program) && program.next().is_none()
     }
 
-    fn fit_next(&mut self, program: &mut impl Iterator<Item = u32>) -> bool {
+    fn match_next(&mut self, program: &mut impl Iterator<Item = u32>) -> bool {
         match self {
             Type::Bits(0) => true,
             Type::Bits(width) | Type::Signed(width) | Type::Enum(width) => program.next() == Some(*width),
@@ -134,12 +134,12 @@ impl Type {
                 widths.program > 0
             }
             Type::Tuple(members) | Type::Struct(members) | Type::Header(members) => {
-                members.iter_mut().all(|member| member.fit_next(program))
+                members.iter_mut().all(|member| member.match_next(program))
             }
         }
     }
 
-    /// Takes its leaves off the front of `values`; None: they end too soon.
+    /// Remove a value from the front of `values`. None if they are too short.
     pub fn encode(&self, values: &mut &[u8]) -> Option<P4Data> {
         let all = |values: &mut &[u8], members: &[Type]| {
             let members = members.iter().map(|member| member.encode(values)).collect::<Option<_>>()?;
@@ -164,7 +164,7 @@ impl Type {
         Some(P4Data { data: Some(data) })
     }
 
-    /// A value of one leaf: what registers hold.
+    /// Convert a value of a register, which has one leaf.
     pub fn decode(&self, given: &P4Data, what: &str) -> Result<Vec<u8>> {
         match (self, &given.data) {
             (Type::Bits(width), Some(Data::Bitstring(value))) => decode(value, *width, what),

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whatever controllers and switches send, nothing panics, and what is remembered is bounded.
+//! No message of a controller or a switch causes a panic, and the server's state is bounded.
 //!
-//! Messages come as bytes that were valid once and are not all so any longer, and as entities made of numbers that are often
-//! the program's own.
+//! Messages are mutated bytes of valid messages, and entities of random numbers that often exist in the program.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,7 +16,7 @@ use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::field_match::{Exact, FieldMatchType, Lpm, Optional, Range, Ternary};
 use crate::proto::p4::v1::packet_replication_engine_entry::Type as Replication;
 use crate::proto::p4::v1::replica::PortKind;
-use crate::proto::p4::v1::stream_message_request::Update as Received;
+use crate::proto::p4::v1::stream_message_request::Update as ClientMessage;
 use crate::proto::p4::v1::table_action::Type as ActionType;
 use crate::proto::p4::v1::{self, *};
 use crate::service::Service;
@@ -25,8 +24,8 @@ use crate::testing::{everything, preambles};
 
 /// A service with a pipeline, and the stream of its primary controller.
 fn service() -> (Service, u64, tokio::sync::mpsc::Receiver<Event>) {
-    let (told, events) = tokio::sync::mpsc::channel(64);
-    let service = Service::new(1, Box::new(Loopback::new(told)));
+    let (sender, events) = tokio::sync::mpsc::channel(64);
+    let service = Service::new(1, Box::new(Loopback::new(sender)));
     let (outgoing, _) = tokio::sync::mpsc::channel(1024);
     let id = service.connect(outgoing, Default::default()).unwrap();
     let arbitration = MasterArbitrationUpdate {
@@ -35,7 +34,7 @@ fn service() -> (Service, u64, tokio::sync::mpsc::Receiver<Event>) {
         ..Default::default()
     };
     service
-        .handle_message(id, StreamMessageRequest { update: Some(Received::Arbitration(arbitration)) })
+        .handle_message(id, StreamMessageRequest { update: Some(ClientMessage::Arbitration(arbitration)) })
         .unwrap();
     let set = SetForwardingPipelineConfigRequest {
         device_id: 1,
@@ -44,7 +43,7 @@ fn service() -> (Service, u64, tokio::sync::mpsc::Receiver<Event>) {
         config: Some(everything()),
         ..Default::default()
     };
-    service.handle_set(set).unwrap();
+    service.handle_set_pipeline(set).unwrap();
     (service, id, events)
 }
 
@@ -206,7 +205,7 @@ fn write_request(updates: Vec<Update>) -> WriteRequest {
     WriteRequest { device_id: 1, election_id, updates, ..Default::default() }
 }
 
-/// Some bytes of a message changed, cut off, or put in.
+/// A message with some bytes changed, removed or inserted.
 fn mutated(bytes: &[u8], changes: &[(usize, u8, u8)]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (place, how, byte) in changes {
@@ -222,7 +221,7 @@ fn mutated(bytes: &[u8], changes: &[(usize, u8, u8)]) -> Vec<u8> {
 }
 
 proptest! {
-    /// Whatever is accepted can be read, and none of it is the server's own fault.
+    /// Accepted entities can be read, and no error is internal.
     #[test]
     fn fuzz_entities(updates in vec((0..4i32, entity()), 1..60), reads in vec(entity(), 0..6)) {
         let (service, ..) = service();
@@ -239,8 +238,8 @@ proptest! {
         let all = Entity { entity: Some(Kind::TableEntry(TableEntry::default())) };
         let (found, status) = service.handle_read(&ReadRequest { device_id: 1, entities: vec![all], ..Default::default() }).unwrap();
         prop_assert!(status.is_none() && found.into_entities().len() <= 64 + 1024 + 32 + 2 + 1024 + 1024);
-        service.tell_idle();
-        service.tell_digests(Instant::now());
+        service.send_idle_timeouts();
+        service.send_due_digests(Instant::now());
     }
 
     #[test]
@@ -260,9 +259,9 @@ proptest! {
         }
         let metadata = |metadata_id, value| PacketMetadata { metadata_id, value };
         let packet = PacketOut { payload: payload.clone(), metadata: vec![metadata(1, vec![3]), metadata(2, vec![0])] };
-        let packet = StreamMessageRequest { update: Some(Received::Packet(packet)) };
+        let packet = StreamMessageRequest { update: Some(ClientMessage::Packet(packet)) };
         let arbitration = MasterArbitrationUpdate { device_id: 1, ..Default::default() };
-        let arbitration = StreamMessageRequest { update: Some(Received::Arbitration(arbitration)) };
+        let arbitration = StreamMessageRequest { update: Some(ClientMessage::Arbitration(arbitration)) };
         for message in [packet, arbitration] {
             if let Ok(message) = StreamMessageRequest::decode(mutated(&message.encode_to_vec(), &changes).as_slice()) {
                 let _ = service.handle_message(id, message);
@@ -285,9 +284,9 @@ proptest! {
             config: Some(config),
             ..Default::default()
         };
-        let _ = service.handle_set(set);
+        let _ = service.handle_set_pipeline(set);
         let all = Entity { entity: Some(Kind::TableEntry(TableEntry::default())) };
         let read = service.handle_read(&ReadRequest { device_id: 1, entities: vec![all], ..Default::default() });
-        prop_assert!(read.is_ok_and(|(_, status)| status.is_none()), "there is a pipeline, old or new");
+        prop_assert!(read.is_ok_and(|(_, status)| status.is_none()), "the old or the new pipeline is set");
     }
 }

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A P4Runtime server over the P4 engine: what controllers talk to (docs/p4runtime.md).
+//! A P4Runtime server for the P4 engine (docs/p4.md).
 //!
 //! ```text
-//! controllers --gRPC--> service --> arbitration      who may write
+//! controllers --gRPC--> service --> arbitration      primary controllers
 //!                               --> pipeline         ids of P4Info <-> numbers of the program
 //!                               --> device           entities <-> the engine's control requests
-//!                               --> control          the engine, wherever it is
+//!                               --> control          the engine, in this process or in the kernel
 //! ```
 #![forbid(unsafe_code)]
 
 mod arbitration;
 mod bytestring;
+mod clock;
 mod control;
 mod controller_header;
 mod data;
 mod device;
+mod error;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
@@ -23,7 +25,6 @@ mod loopback;
 mod matches;
 mod packets;
 mod pipeline;
-mod refused;
 mod roles;
 mod service;
 #[cfg(test)]
@@ -65,13 +66,13 @@ pub mod proto {
     }
 }
 
-/// Of a request: a device configuration is some megabytes.
-const MOST_REQUEST_BYTES: usize = 64 << 20;
-/// A controller that is gone without a word is noticed.
+/// Limit on a request. A device config has some megabytes.
+const MAX_REQUEST_BYTES: usize = 64 << 20;
+/// Interval of HTTP/2 keepalives, which detect a lost controller.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Serves controllers of this machine until the switch sends no more events. Nobody is asked who they are, so no other
-/// machine is let in. `running`: what the switch runs already, tables filled.
+/// Serve controllers on a loopback address until the switch's events end. Controllers are not authenticated. `running`
+/// is the pipeline that the switch runs already, with its entries.
 pub fn serve(
     listener: TcpListener,
     device_id: u64,
@@ -81,12 +82,16 @@ pub fn serve(
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
     if !address.ip().is_loopback() {
-        let why =
-            format!("P4Runtime on {address}: expected a loopback address, as it asks nobody who they are");
+        let why = format!(
+            "P4Runtime on {address}: expected a loopback address, since clients are not authenticated"
+        );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     if device_id == 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "P4Runtime's device ids begin with 1"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "P4Runtime: expected a device id of 1 or more",
+        ));
     }
     let service = service::Service::new(device_id, control);
     if let Some(config) = running {
@@ -99,11 +104,11 @@ pub fn serve(
     runtime.block_on(async {
         let incoming =
             TcpIncoming::from(tokio::net::TcpListener::from_std(listener)?).with_nodelay(Some(true));
-        let calls = P4RuntimeServer::new(service.clone()).max_decoding_message_size(MOST_REQUEST_BYTES);
+        let calls = P4RuntimeServer::new(service.clone()).max_decoding_message_size(MAX_REQUEST_BYTES);
         Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .add_service(calls)
-            .serve_with_incoming_shutdown(incoming, service.bring(events))
+            .serve_with_incoming_shutdown(incoming, service.forward_events(events))
             .await
             .map_err(io::Error::other)
     })

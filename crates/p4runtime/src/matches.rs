@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Match keys: P4Runtime leaves out what may be anything, the engine has a `Match` for each field (section "Match Format").
+//! Match keys: P4Runtime omits fields that match any value, the engine has a `Match` for each field (section "Match
+//! Format").
 
 use qbed_p4engine::program::{Match, MatchKind};
 
 use crate::bytestring::{bytes_of, encode, ones, Widths};
+use crate::error::{invalid, Result};
 use crate::proto::p4::v1::field_match::{Exact, FieldMatchType, Lpm, Optional, Range, Ternary};
 use crate::proto::p4::v1::FieldMatch;
-use crate::refused::{invalid, Result};
 
-/// A field of a table's key (or of a value set).
+/// A field of a table's key or of a value set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyField {
     pub id: u32,
     pub name: String,
     pub kind: MatchKind,
     pub widths: Widths,
-    /// An optional match that is a ternary one in the program, of all bits or none: so p4c has them in BMv2's JSON.
+    /// An optional match that is ternary in the program, with a mask of all bits or none: p4c's form in BMv2's JSON.
     pub optional_as_ternary: bool,
 }
 
 impl KeyField {
-    fn anything(&self) -> Result<Match> {
+    /// The match of any value.
+    fn wildcard(&self) -> Result<Match> {
         let zeros = self.zeros();
         Ok(match self.kind {
             MatchKind::Exact => return Err(invalid(format!("{}: an exact match needs a value", self.name))),
@@ -65,24 +67,26 @@ impl KeyField {
             }
             _ => return refuse(&format!("expected a match of kind {:?}", self.kind)),
         };
-        if found == self.anything()? {
-            return refuse("a match of anything is to be left out");
+        if found == self.wildcard()? {
+            return refuse("a match of any value must be omitted");
         }
         match &found {
-            Match::Range { low, high } if low > high => refuse("the range ends before it begins"),
+            Match::Range { low, high } if low > high => {
+                refuse("the range's high value is below its low value")
+            }
             Match::Lpm { value, length } if !fits(value, &prefix_mask(self.widths.program, *length)) => {
-                refuse("bits are set behind the prefix")
+                refuse("bits are set after the prefix")
             }
             Match::Ternary { value, mask } if !fits(value, mask) => {
-                refuse("bits are set that the mask leaves out")
+                refuse("bits are set outside of the mask")
             }
             _ => Ok(found),
         }
     }
 
-    /// Bits that the controller's values have in front of the program's; `key` in the pipeline has looked that none are
-    /// missing where prefixes are matched.
-    fn spare(&self) -> i32 {
+    /// Number of bits that the controller's values have in front of the program's. The linker checks that it is not
+    /// negative for LPM fields.
+    fn extra_bits(&self) -> i32 {
         self.widths.controller.saturating_sub(self.widths.program) as i32
     }
 
@@ -94,13 +98,13 @@ impl KeyField {
         if given < 0 || given > controller as i32 {
             return Err(invalid(format!("{}: a prefix of {given} of {controller} bits", self.name)));
         }
-        u16::try_from(given - self.spare()).ok().filter(|length| *length > 0).ok_or_else(|| {
+        u16::try_from(given - self.extra_bits()).ok().filter(|length| *length > 0).ok_or_else(|| {
             let all = format!("fits all values of the program's {program} bits");
             invalid(format!("{}: a prefix of {given} of {controller} bits {all}", self.name))
         })
     }
 
-    /// All ones stay all ones in another width; other masks keep their bits.
+    /// Convert a mask. A mask of all bits becomes a mask of all bits of the program, other masks keep their bits.
     fn mask(&self, given: &[u8]) -> Result<Vec<u8>> {
         let Widths { program, controller } = self.widths;
         let mask = Widths::same(controller).decode(given, &self.name)?;
@@ -114,14 +118,14 @@ impl KeyField {
     }
 
     fn encode(&self, of: &Match) -> Option<FieldMatch> {
-        if self.anything().is_ok_and(|anything| anything == *of) {
+        if self.wildcard().is_ok_and(|wildcard| wildcard == *of) {
             return None;
         }
         let field_match_type = match of {
             Match::Exact(value) => FieldMatchType::Exact(Exact { value: encode(value) }),
             Match::Lpm { value, length } => FieldMatchType::Lpm(Lpm {
                 value: encode(value),
-                prefix_len: i32::from(*length) + self.spare(),
+                prefix_len: i32::from(*length) + self.extra_bits(),
             }),
             Match::Ternary { value, .. } if self.optional_as_ternary => {
                 FieldMatchType::Optional(Optional { value: encode(value) })
@@ -140,7 +144,7 @@ impl KeyField {
     }
 }
 
-/// The engine's key, in the order of its fields.
+/// Convert a key to the engine's form, in the order of the fields.
 pub fn decode_key(fields: &[KeyField], given: &[FieldMatch], of: &str) -> Result<Vec<Match>> {
     for (index, one) in given.iter().enumerate() {
         let id = one.field_id;
@@ -152,7 +156,7 @@ pub fn decode_key(fields: &[KeyField], given: &[FieldMatch], of: &str) -> Result
         }
     }
     let one = |field: &KeyField| match given.iter().find(|one| one.field_id == field.id) {
-        None => field.anything(),
+        None => field.wildcard(),
         Some(FieldMatch { field_match_type: Some(one), .. }) => field.decode(one),
         Some(_) => Err(invalid(format!("{}: a match without a value", field.name))),
     };
@@ -167,7 +171,7 @@ fn fits(value: &[u8], mask: &[u8]) -> bool {
     value.iter().zip(mask).all(|(value, mask)| value & !mask == 0)
 }
 
-/// The first `length` of `width` bits.
+/// The mask of the first `length` of `width` bits.
 fn prefix_mask(width: u32, length: u16) -> Vec<u8> {
     let rest = width.saturating_sub(u32::from(length));
     let mut mask = ones(width);
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn matches_are_decoded_and_encoded() {
         for (kind, width, one, engine) in [
             (MatchKind::Exact, 9, FieldMatchType::Exact(Exact { value: vec![5] }), Match::Exact(vec![0, 5])),
             (MatchKind::Lpm, 32, lpm(&[10, 0, 0, 0], 8), Match::Lpm { value: vec![10, 0, 0, 0], length: 8 }),
@@ -295,7 +299,7 @@ mod tests {
             (MatchKind::Exact, exact(&[2, 0]), Code::OutOfRange, "10 bits for bit<9> in the program"),
             (MatchKind::Lpm, lpm(&[0], 23), Code::InvalidArgument, "fits all values of the program's 9 bits"),
             (MatchKind::Lpm, lpm(&[0], 33), Code::InvalidArgument, "a prefix of 33 of 32 bits"),
-            (MatchKind::Lpm, lpm(&[1], 31), Code::InvalidArgument, "bits are set behind the prefix"),
+            (MatchKind::Lpm, lpm(&[1], 31), Code::InvalidArgument, "bits are set after the prefix"),
             (
                 MatchKind::Ternary,
                 ternary(&[4], &[2, 6]),
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_is_left_out() {
+    fn wildcards_are_omitted() {
         for kind in [MatchKind::Lpm, MatchKind::Ternary, MatchKind::Range, MatchKind::Optional] {
             let fields = [field(kind, 12)];
             let engine = decode_key(&fields, &[], "t").unwrap();
@@ -325,14 +329,14 @@ mod tests {
     #[test]
     fn bad_matches_are_refused() {
         for (kind, one, why) in [
-            (MatchKind::Lpm, lpm(&[0], 0), "a match of anything"),
+            (MatchKind::Lpm, lpm(&[0], 0), "a match of any value"),
             (MatchKind::Lpm, lpm(&[0], -1), "a prefix of -1 of 12 bits"),
             (MatchKind::Lpm, lpm(&[0], 13), "a prefix of 13 of 12 bits"),
-            (MatchKind::Lpm, lpm(&[1], 11), "bits are set behind the prefix"),
-            (MatchKind::Ternary, ternary(&[0], &[0]), "a match of anything"),
-            (MatchKind::Ternary, ternary(&[3], &[1]), "bits are set that the mask leaves out"),
-            (MatchKind::Range, range(&[0], &[0xf, 0xff]), "a match of anything"),
-            (MatchKind::Range, range(&[2], &[1]), "the range ends before it begins"),
+            (MatchKind::Lpm, lpm(&[1], 11), "bits are set after the prefix"),
+            (MatchKind::Ternary, ternary(&[0], &[0]), "a match of any value"),
+            (MatchKind::Ternary, ternary(&[3], &[1]), "bits are set outside of the mask"),
+            (MatchKind::Range, range(&[0], &[0xf, 0xff]), "a match of any value"),
+            (MatchKind::Range, range(&[2], &[1]), "the range's high value is below its low value"),
             (MatchKind::Optional, lpm(&[1], 12), "expected a match of kind Optional"),
         ] {
             let refused = decode_key(&[field(kind, 12)], &given(one), "t").unwrap_err();

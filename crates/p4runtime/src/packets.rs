@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets between switch and controller: their metadata are a header in front of the packet (`@controller_header`).
+//! PacketIn and PacketOut: their metadata are a header in front of the packet (`@controller_header`).
 
 use crate::bytestring::{bytes_of, encode};
 use crate::controller_header::ControllerHeader;
+use crate::error::{invalid, Result};
 use crate::proto::p4::v1::{PacketIn, PacketMetadata, PacketOut};
-use crate::refused::{invalid, Result};
 
 /// Copies bits, most significant first.
 fn copy_bits(from: &[u8], from_bit: usize, to: &mut [u8], to_bit: usize, count: usize) {
@@ -15,7 +15,7 @@ fn copy_bits(from: &[u8], from_bit: usize, to: &mut [u8], to_bit: usize, count: 
     }
 }
 
-/// None: it is shorter than its header.
+/// Convert a packet to a PacketIn. None if it is shorter than the header.
 pub fn packet_in(header: &ControllerHeader, packet: &[u8]) -> Option<PacketIn> {
     let (bits, payload) = packet.split_at_checked(header.bytes)?;
     let metadata = header.fields.iter().map(|field| {
@@ -28,7 +28,7 @@ pub fn packet_in(header: &ControllerHeader, packet: &[u8]) -> Option<PacketIn> {
     Some(PacketIn { metadata: metadata.collect(), payload: payload.to_vec() })
 }
 
-/// The packet with its header in front.
+/// Convert a PacketOut to a packet with the header in front.
 pub fn packet_out(header: &ControllerHeader, message: &PacketOut) -> Result<Vec<u8>> {
     if let Some(other) =
         message.metadata.iter().find(|one| !header.fields.iter().any(|field| field.id == one.metadata_id))
@@ -75,22 +75,22 @@ mod tests {
     }
 
     #[test]
-    fn the_header_is_bits() {
-        let told = metadata(&[(1, b"\x01\x02"), (2, b"\x05"), (3, b"\x00"), (4, b"\x12\x34")]);
-        let out = PacketOut { payload: b"packet".to_vec(), metadata: told.clone() };
+    fn headers_are_encoded_and_decoded() {
+        let fields = metadata(&[(1, b"\x01\x02"), (2, b"\x05"), (3, b"\x00"), (4, b"\x12\x34")]);
+        let out = PacketOut { payload: b"packet".to_vec(), metadata: fields.clone() };
         let packet = packet_out(&header(), &out).unwrap();
         // 1 0000 0010, 101, 0000, 0x1234
         assert_eq!(packet, b"\x81\x50\x12\x34packet");
         assert_eq!(
             packet_in(&header(), &packet).unwrap(),
-            PacketIn { payload: b"packet".to_vec(), metadata: told }
+            PacketIn { payload: b"packet".to_vec(), metadata: fields }
         );
         assert_eq!(packet_in(&header(), b"\x81\x50\x12"), None);
     }
 
     #[test]
-    fn metadata_have_to_be_those_of_p4info() {
-        for (told, code) in [
+    fn other_metadata_than_those_of_p4info_are_refused() {
+        for (fields, code) in [
             (metadata(&[(1, b"\x01"), (2, b"\x05"), (3, b"\x00")]), Code::InvalidArgument),
             (
                 metadata(&[(1, b"\x01"), (2, b"\x05"), (3, b"\x00"), (4, b"\x01"), (4, b"\x01")]),
@@ -99,7 +99,7 @@ mod tests {
             (metadata(&[(1, b"\x01"), (2, b"\x05"), (3, b"\x00"), (5, b"\x01")]), Code::InvalidArgument),
             (metadata(&[(1, b"\x02\x00"), (2, b"\x05"), (3, b"\x00"), (4, b"\x01")]), Code::OutOfRange),
         ] {
-            let out = PacketOut { payload: vec![], metadata: told };
+            let out = PacketOut { payload: vec![], metadata: fields };
             assert_eq!(packet_out(&header(), &out).unwrap_err().code, code, "{out:?}");
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a role may do, where its config says less than everything. The specification leaves open how; Stratum's message,
-//! `stratum.P4RoleConfig`, is what clients send.
+//! Permissions of a role. The specification does not define the message of a role's config; clients send Stratum's,
+//! `stratum.P4RoleConfig`.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use prost::Message;
 use prost_types::Any;
 
 use crate::bytestring::encode;
+use crate::error::{denied, invalid, Result};
 use crate::proto::p4::v1::entity::Entity as Kind;
-use crate::proto::p4::v1::stream_message_response::Update as Told;
+use crate::proto::p4::v1::stream_message_response::Update as ServerMessage;
 use crate::proto::p4::v1::{Entity, PacketIn};
-use crate::refused::{denied, invalid, Result};
 
 const TYPE: &str = "stratum.P4RoleConfig";
 
@@ -39,49 +39,49 @@ pub struct PacketFilter {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoleConfig {
-    /// As it came, for notifications.
-    pub given: Any,
+    /// The message as received, for notifications.
+    pub original: Any,
     message: P4RoleConfig,
-    /// Exclusive and shared ones.
+    /// Exclusive and shared ids.
     ids: BTreeSet<u32>,
 }
 
 impl RoleConfig {
-    pub fn new(given: &Any) -> Result<RoleConfig> {
-        if given.type_url.rsplit('/').next() != Some(TYPE) {
-            return Err(invalid(format!("a role's config is a {TYPE} here, not {}", given.type_url)));
+    pub fn new(original: &Any) -> Result<RoleConfig> {
+        if original.type_url.rsplit('/').next() != Some(TYPE) {
+            return Err(invalid(format!("role config: expected {TYPE}, found {}", original.type_url)));
         }
-        let message = P4RoleConfig::decode(given.value.as_slice())
-            .map_err(|error| invalid(format!("the role's config is no {TYPE}: {error}")))?;
+        let message = P4RoleConfig::decode(original.value.as_slice())
+            .map_err(|error| invalid(format!("role config: invalid {TYPE}: {error}")))?;
         let mut ids = BTreeSet::new();
         for id in message.exclusive_p4_ids.iter().chain(&message.shared_p4_ids) {
             if !ids.insert(*id) {
-                return Err(invalid(format!("the role's config has the id {id:#x} twice")));
+                return Err(invalid(format!("role config: the id {id:#x} twice")));
             }
         }
         if message.packet_in_filter.is_some() && !message.receives_packet_ins {
-            return Err(invalid("the role's config filters packets that it does not receive"));
+            return Err(invalid("role config: packet_in_filter without receives_packet_ins"));
         }
-        Ok(RoleConfig { given: given.clone(), message, ids })
+        Ok(RoleConfig { original: original.clone(), message, ids })
     }
 
-    /// What one of two roles has for itself, the other may not have.
+    /// An id of both roles that is exclusive to one of them.
     pub fn conflict(&self, other: &RoleConfig) -> Option<u32> {
-        let of_both = self.ids.intersection(&other.ids);
+        let common = self.ids.intersection(&other.ids);
         let exclusive = |id: &u32| {
             self.message.exclusive_p4_ids.contains(id) || other.message.exclusive_p4_ids.contains(id)
         };
-        of_both.copied().find(exclusive)
+        common.copied().find(exclusive)
     }
 
     pub fn has(&self, id: u32) -> bool {
         self.ids.contains(&id)
     }
 
-    /// Of an update; replication and wildcards have no id.
+    /// Check access to an entity. Replication entries and wildcards are always allowed.
     pub fn allow(&self, entity: Option<&Entity>) -> Result<()> {
         match entity.and_then(id_of) {
-            Some(id) if id != 0 && !self.has(id) => Err(denied(format!("the role has no {id:#x}"))),
+            Some(id) if id != 0 && !self.has(id) => Err(denied(format!("the role has no access to {id:#x}"))),
             _ => Ok(()),
         }
     }
@@ -89,11 +89,11 @@ impl RoleConfig {
     pub fn allow_pipeline(&self) -> Result<()> {
         match self.message.can_push_pipeline {
             true => Ok(()),
-            false => Err(denied("the role may not set the pipeline")),
+            false => Err(denied("the role may not set the pipeline config")),
         }
     }
 
-    fn wants(&self, packet: &PacketIn) -> bool {
+    fn receives(&self, packet: &PacketIn) -> bool {
         let fits = |filter: &PacketFilter| {
             let mut metadata = packet.metadata.iter();
             metadata.any(|one| one.metadata_id == filter.metadata_id && one.value == encode(&filter.value))
@@ -101,22 +101,23 @@ impl RoleConfig {
         self.message.receives_packet_ins && self.message.packet_in_filter.as_ref().is_none_or(fits)
     }
 
-    /// What of a message is for the role.
-    pub fn part_of(&self, told: &Told) -> Option<Told> {
-        match told {
-            Told::Packet(packet) if !self.wants(packet) => None,
-            Told::Digest(list) if !self.has(list.digest_id) => None,
-            Told::IdleTimeoutNotification(notification) => {
+    /// The part of a message that the role receives.
+    pub fn filter(&self, message: &ServerMessage) -> Option<ServerMessage> {
+        match message {
+            ServerMessage::Packet(packet) if !self.receives(packet) => None,
+            ServerMessage::Digest(list) if !self.has(list.digest_id) => None,
+            ServerMessage::IdleTimeoutNotification(notification) => {
                 let mut notification = notification.clone();
                 notification.table_entry.retain(|entry| self.has(entry.table_id));
-                (!notification.table_entry.is_empty()).then_some(Told::IdleTimeoutNotification(notification))
+                (!notification.table_entry.is_empty())
+                    .then_some(ServerMessage::IdleTimeoutNotification(notification))
             }
             other => Some(other.clone()),
         }
     }
 }
 
-/// Of what an entity is; 0: of all of its kind.
+/// The P4 id of an entity's object. 0 means all objects of its kind.
 pub fn id_of(entity: &Entity) -> Option<u32> {
     Some(match entity.entity.as_ref()? {
         Kind::TableEntry(entry) => entry.table_id,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The six calls of P4Runtime, over one device and its controllers.
+//! The RPCs of P4Runtime for one device and its controllers.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use prost::Message;
 use tokio::sync::{mpsc, Notify};
@@ -11,15 +11,17 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use crate::arbitration::{Clients, StreamId, MOST_QUEUED};
+use crate::arbitration::{Clients, StreamId, MAX_QUEUED};
+use crate::clock::since_epoch_ns;
 use crate::control::{Control, Event};
-use crate::device::{Device, Found};
+use crate::device::{Device, Entities};
+use crate::error::{batch_status, denied, invalid, unimplemented, RequestError, Result};
 use crate::packets;
 use crate::proto::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use crate::proto::p4::v1::p4_runtime_server::P4Runtime;
 use crate::proto::p4::v1::stream_error::Details;
-use crate::proto::p4::v1::stream_message_request::Update as Received;
-use crate::proto::p4::v1::stream_message_response::Update as Told;
+use crate::proto::p4::v1::stream_message_request::Update as ClientMessage;
+use crate::proto::p4::v1::stream_message_response::Update as ServerMessage;
 use crate::proto::p4::v1::write_request::Atomicity;
 use crate::proto::p4::v1::{
     CapabilitiesRequest, CapabilitiesResponse, DigestListAckError, Entity, ForwardingPipelineConfig,
@@ -28,27 +30,21 @@ use crate::proto::p4::v1::{
     SetForwardingPipelineConfigResponse, StreamError, StreamMessageRequest, StreamMessageResponse,
     StreamOtherError, Update, WriteRequest, WriteResponse,
 };
-use crate::refused::{batch_status, denied, invalid, unimplemented, Refused, Result};
 use crate::roles::{id_of, RoleConfig};
 
-/// Of the specification (p4lang/p4runtime) that this server follows.
+/// Version of the specification (p4lang/p4runtime).
 pub const API_VERSION: &str = "1.5.0";
-/// Messages of a read are cut here: clients take 4 MiB at most, unless told otherwise.
+/// Size at which a read's answer is split into messages: by default, clients accept at most 4 MiB.
 const READ_BYTES: usize = 1 << 20;
 const IDLE_SCAN: Duration = Duration::from_millis(100);
-/// In one notification.
-const MOST_IDLE: u32 = 1024;
+/// Limit on entries in one notification.
+const MAX_IDLE: u32 = 1024;
 
-pub fn since_epoch_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// One for all calls: requests are carried out one after the other, each whole.
+/// State shared by all calls. Requests are executed one after the other.
 #[derive(Clone)]
 pub struct Service {
     shared: Arc<Mutex<Shared>>,
-    /// A pipeline has come.
+    /// Notified when the pipeline changes.
     changed: Arc<Notify>,
 }
 
@@ -63,23 +59,23 @@ impl Service {
         Service { shared: Arc::new(Mutex::new(shared)), changed: Arc::default() }
     }
 
-    /// The switch runs this already.
+    /// Adopt the pipeline that the switch runs already.
     pub fn take_over(&self, config: ForwardingPipelineConfig) -> Result<()> {
         self.shared().device.take_over(config)
     }
 
-    /// A panic elsewhere leaves what it was about half done; the rest goes on.
+    /// Lock the state. After a panic in another request, the server continues.
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The status of the batch, unless all of it was done.
+    /// Execute a batch. Returns its status unless all updates succeeded.
     pub fn handle_write(&self, request: &WriteRequest) -> Result<Option<Status>> {
         let Shared { device, clients } = &mut *self.shared();
         clients.check(request.device_id, &request.role, request.election_id.as_ref())?;
         device.ready()?;
         if request.atomicity() != Atomicity::ContinueOnError {
-            return Err(unimplemented("batches are carried out update by update (CONTINUE_ON_ERROR)"));
+            return Err(unimplemented("only CONTINUE_ON_ERROR is supported"));
         }
         let config = clients.config(&request.role)?;
         let write = |update: &Update| {
@@ -90,13 +86,13 @@ impl Service {
         Ok(batch_status("updates", &results))
     }
 
-    /// What was found, and the status at the end.
-    pub fn handle_read(&self, request: &ReadRequest) -> Result<(Found, Option<Status>)> {
+    /// Execute a read. Returns the entities, and the status unless all reads succeeded.
+    pub fn handle_read(&self, request: &ReadRequest) -> Result<(Entities, Option<Status>)> {
         let Shared { device, clients } = &mut *self.shared();
         clients.device(request.device_id)?;
         device.ready()?;
         let config = clients.config(&request.role)?;
-        let mut found = Found::default();
+        let mut found = Entities::default();
         let read = |entity: &Entity| {
             config.map_or(Ok(()), |config| config.allow(Some(entity)))?;
             device.read(entity, &mut found)
@@ -108,7 +104,7 @@ impl Service {
         Ok((found, batch_status("entities", &results)))
     }
 
-    pub fn handle_set(&self, request: SetForwardingPipelineConfigRequest) -> Result<()> {
+    pub fn handle_set_pipeline(&self, request: SetForwardingPipelineConfigRequest) -> Result<()> {
         let Shared { device, clients } = &mut *self.shared();
         clients.check(request.device_id, &request.role, request.election_id.as_ref())?;
         clients.config(&request.role)?.map_or(Ok(()), RoleConfig::allow_pipeline)?;
@@ -137,13 +133,13 @@ impl Service {
         }))
     }
 
-    /// A message of a controller's stream; an error ends the stream.
+    /// Handle a message from a controller's stream. An error ends the stream.
     pub fn handle_message(&self, id: StreamId, message: StreamMessageRequest) -> Result<()> {
         let Shared { device, clients } = &mut *self.shared();
         let primary = clients.is_primary(id);
         let (done, details) = match message.update {
-            Some(Received::Arbitration(update)) => return clients.arbitrate(id, &update),
-            Some(Received::Packet(packet)) => {
+            Some(ClientMessage::Arbitration(update)) => return clients.arbitrate(id, &update),
+            Some(ClientMessage::Packet(packet)) => {
                 let done = match (primary, device.pipeline()) {
                     (false, _) => Err(denied("not the primary controller")),
                     (true, None) => Err(invalid("no forwarding pipeline config is set")),
@@ -152,7 +148,7 @@ impl Service {
                 let done = done.and_then(|bytes| device.inject(&bytes));
                 (done, Details::PacketOut(PacketOutError { packet_out: Some(packet) }))
             }
-            Some(Received::DigestAck(ack)) => {
+            Some(ClientMessage::DigestAck(ack)) => {
                 let done = match (primary, device.digests()) {
                     (false, _) => Err(denied("not the primary controller")),
                     (true, None) => Err(invalid("no forwarding pipeline config is set")),
@@ -160,68 +156,68 @@ impl Service {
                 };
                 (done, Details::DigestListAck(DigestListAckError { digest_list_ack: Some(ack) }))
             }
-            Some(Received::Other(other)) => {
+            Some(ClientMessage::Other(other)) => {
                 let details = Details::Other(StreamOtherError { other: Some(other) });
-                (Err(unimplemented("messages of other kinds")), details)
+                (Err(unimplemented("unknown messages")), details)
             }
             None => {
                 let details = Details::Other(StreamOtherError::default());
                 (Err(invalid("a message without contents")), details)
             }
         };
-        if let Err(Refused { code, message }) = done {
+        if let Err(RequestError { code, message }) = done {
             let error = StreamError {
                 canonical_code: code as i32,
                 message,
                 details: Some(details),
                 ..Default::default()
             };
-            clients.send(id, Told::Error(error));
+            clients.send(id, ServerMessage::Error(error));
         }
         Ok(())
     }
 
-    /// From the switch to the primary controllers.
+    /// Forward an event of the switch to the primary controllers.
     pub fn handle_event(&self, event: Event, now: Instant) {
         let Shared { device, clients } = &mut *self.shared();
-        let told = match event {
+        let message = match event {
             Event::PacketIn(packet) => {
                 let pipeline = device.pipeline();
                 pipeline
                     .and_then(|pipeline| packets::packet_in(&pipeline.packet_in, &packet))
-                    .map(Told::Packet)
+                    .map(ServerMessage::Packet)
             }
             Event::Digest { id, values } => {
                 let digests = device.digests();
                 digests
                     .and_then(|(pipeline, digests)| digests.add(pipeline, id, values, now))
-                    .map(Told::Digest)
+                    .map(ServerMessage::Digest)
             }
         };
-        if let Some(told) = told {
-            clients.send_primaries(&told);
+        if let Some(message) = message {
+            clients.send_primaries(&message);
         }
     }
 
-    pub fn tell_digests(&self, now: Instant) {
+    pub fn send_due_digests(&self, now: Instant) {
         let Shared { device, clients } = &mut *self.shared();
         if let Some((pipeline, digests)) = device.digests() {
             for list in digests.due(pipeline, now) {
-                clients.send_primaries(&Told::Digest(list));
+                clients.send_primaries(&ServerMessage::Digest(list));
             }
         }
     }
 
-    /// All that are idle now. A pipeline that waits for its COMMIT tells of nothing.
-    pub fn tell_idle(&self) {
+    /// Send notifications for all entries that are idle now, unless a saved pipeline waits for its COMMIT.
+    pub fn send_idle_timeouts(&self) {
         let Shared { device, clients } = &mut *self.shared();
         let now_us = device.now_us();
-        while let Ok(table_entry) = device.idle(now_us, MOST_IDLE) {
+        while let Ok(table_entry) = device.idle(now_us, MAX_IDLE) {
             if table_entry.is_empty() {
                 return;
             }
             let notification = IdleTimeoutNotification { table_entry, timestamp: since_epoch_ns() };
-            clients.send_primaries(&Told::IdleTimeoutNotification(notification));
+            clients.send_primaries(&ServerMessage::IdleTimeoutNotification(notification));
         }
     }
 
@@ -233,8 +229,8 @@ impl Service {
             .is_some_and(|pipeline| pipeline.tables.values().any(|table| table.idle_timeout))
     }
 
-    /// Brings what the switch tells to the controllers, until the switch is gone.
-    pub async fn bring(self, mut events: mpsc::Receiver<Event>) {
+    /// Forward the events of the switch to the controllers until the switch is gone.
+    pub async fn forward_events(self, mut events: mpsc::Receiver<Event>) {
         let mut scan = tokio::time::interval(IDLE_SCAN);
         scan.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -245,15 +241,15 @@ impl Service {
                     Some(event) => self.handle_event(event, Instant::now()),
                     None => return,
                 },
-                () = wait, if due.is_some() => self.tell_digests(Instant::now()),
-                _ = scan.tick(), if self.has_idle_timeouts() => self.tell_idle(),
+                () = wait, if due.is_some() => self.send_due_digests(Instant::now()),
+                _ = scan.tick(), if self.has_idle_timeouts() => self.send_idle_timeouts(),
                 () = self.changed.notified() => {}
             }
         }
     }
 
-    pub fn connect(&self, outgoing: crate::arbitration::Outgoing, lost: Arc<Notify>) -> Result<StreamId> {
-        self.shared().clients.connect(outgoing, lost)
+    pub fn connect(&self, outgoing: crate::arbitration::Outgoing, stalled: Arc<Notify>) -> Result<StreamId> {
+        self.shared().clients.connect(outgoing, stalled)
     }
 
     pub fn disconnect(&self, id: StreamId) {
@@ -261,8 +257,8 @@ impl Service {
     }
 }
 
-/// In messages that any client takes.
-fn messages(found: Found) -> Vec<ReadResponse> {
+/// Split entities into messages of about READ_BYTES.
+fn messages(found: Entities) -> Vec<ReadResponse> {
     let mut messages = vec![];
     let (mut entities, mut bytes) = (vec![], 0);
     for entity in found.into_entities() {
@@ -309,7 +305,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<SetForwardingPipelineConfigRequest>,
     ) -> std::result::Result<Response<SetForwardingPipelineConfigResponse>, Status> {
-        self.handle_set(request.into_inner())?;
+        self.handle_set_pipeline(request.into_inner())?;
         Ok(Response::new(SetForwardingPipelineConfigResponse {}))
     }
 
@@ -325,16 +321,16 @@ impl P4Runtime for Service {
         &self,
         request: Request<tonic::Streaming<StreamMessageRequest>>,
     ) -> std::result::Result<Response<Self::StreamChannelStream>, Status> {
-        let (outgoing, told) = mpsc::channel(MOST_QUEUED);
-        let lost = Arc::new(Notify::new());
-        let id = self.connect(outgoing.clone(), lost.clone())?;
+        let (outgoing, messages) = mpsc::channel(MAX_QUEUED);
+        let stalled = Arc::new(Notify::new());
+        let id = self.connect(outgoing.clone(), stalled.clone())?;
         let mut received = request.into_inner();
         let service = self.clone();
         tokio::spawn(async move {
             let ended = loop {
                 let message = tokio::select! {
                     message = received.message() => message,
-                    () = lost.notified() => break Some(Status::resource_exhausted("this controller does not read")),
+                    () = stalled.notified() => break Some(Status::resource_exhausted("the controller does not read its messages")),
                 };
                 let Ok(Some(message)) = message else { break None };
                 if let Err(refused) = service.handle_message(id, message) {
@@ -346,7 +342,7 @@ impl P4Runtime for Service {
                 let _ = outgoing.try_send(Err(status)); // the stream ends in any case
             }
         });
-        Ok(Response::new(ReceiverStream::new(told)))
+        Ok(Response::new(ReceiverStream::new(messages)))
     }
 
     async fn capabilities(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tests start from: programs as p4c leaves them, messages as text.
+//! Test fixtures: programs of p4c, and messages as text.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -17,12 +17,12 @@ pub fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A message of that name (`p4.v1.Entity`), from protobuf's text format.
+/// Parse a message of the type `name` (such as `p4.v1.Entity`).
 pub fn message<T: Message + Default>(name: &str, text: &str) -> T {
     crate::text::message(name, text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// `PROGRAM.json` and `PROGRAM.p4info.txtpb` of a folder.
+/// Read `PROGRAM.json` and `PROGRAM.p4info.txtpb` of a folder.
 pub fn config(folder: &Path, program: &str) -> ForwardingPipelineConfig {
     let info = read(&folder.join(format!("{program}.p4info.txtpb")));
     ForwardingPipelineConfig {
@@ -36,19 +36,19 @@ fn program(name: &str) -> ForwardingPipelineConfig {
     config(&Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("tests/programs"), name)
 }
 
-/// The one that has one of everything.
+/// The program with each kind of object.
 pub fn everything() -> ForwardingPipelineConfig {
     static EVERYTHING: LazyLock<ForwardingPipelineConfig> = LazyLock::new(|| program("everything"));
     EVERYTHING.clone()
 }
 
-/// The one with types that P4Info does not have as the program has them.
+/// The program with types that differ between P4Info and the program.
 pub fn types() -> ForwardingPipelineConfig {
     program("types")
 }
 
-/// `everything` as p4c compiles it with translated types for its typedefs (`@p4runtime_translation("test/port", 32)
-/// type bit<9> port_t`, and others of 16 and 48 bits): the JSON is the same, P4Info has what they are translated to
+/// `everything` with translated types for its typedefs (`@p4runtime_translation("test/port", 32) type bit<9> port_t`,
+/// and others of 16 and 48 bits), as compiled by p4c: the JSON is the same, P4Info has the translation `to`
 /// (`sdn_bitwidth: 32`, or `sdn_string { }`).
 pub fn translated(to: &str) -> ForwardingPipelineConfig {
     let mut config = everything();
@@ -82,7 +82,7 @@ pub fn translated(to: &str) -> ForwardingPipelineConfig {
     config
 }
 
-/// What all objects of a P4Info begin with.
+/// Preambles of the objects of a P4Info.
 pub fn preambles(info: &P4Info) -> impl Iterator<Item = &Preamble> {
     (info.tables.iter().map(|one| &one.preamble))
         .chain(info.actions.iter().map(|one| &one.preamble))
@@ -95,7 +95,7 @@ pub fn preambles(info: &P4Info) -> impl Iterator<Item = &Preamble> {
         .flatten()
 }
 
-/// Names of everything's objects, `<hosts>`, as the ids of its P4Info.
+/// Replace names of everything's objects (`<hosts>`) by their ids.
 pub fn with_ids(text: &str) -> String {
     with_ids_of(&everything().p4info.unwrap(), text)
 }
@@ -109,14 +109,14 @@ pub fn with_ids_of(info: &P4Info, text: &str) -> String {
     text
 }
 
-/// A switch that runs `everything`, and what it tells.
+/// A switch that runs `everything`, and its events.
 pub fn device() -> (Device, tokio::sync::mpsc::Receiver<Event>) {
     device_of(everything())
 }
 
 pub fn device_of(config: ForwardingPipelineConfig) -> (Device, tokio::sync::mpsc::Receiver<Event>) {
-    let (told, events) = tokio::sync::mpsc::channel(1024);
-    let mut device = Device::new(Box::new(Loopback::new(told)));
+    let (sender, events) = tokio::sync::mpsc::channel(1024);
+    let mut device = Device::new(Box::new(Loopback::new(sender)));
     device.configure(Action::VerifyAndCommit, Some(config)).unwrap();
     (device, events)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Messages in protobuf's text format, as p4c writes P4Info.
+//! Messages in protobuf's text format, which p4c uses for P4Info.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage};
 
 use crate::proto::p4::config::v1::P4Info;
 
-/// A message of that name (`p4.v1.Entity`).
+/// Parse a message of the type `name` (such as `p4.v1.Entity`).
 pub fn message<T: Message + Default>(name: &str, text: &str) -> Result<T, String> {
     static POOL: LazyLock<Option<DescriptorPool>> = LazyLock::new(|| {
         let descriptors = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
@@ -20,7 +20,7 @@ pub fn message<T: Message + Default>(name: &str, text: &str) -> Result<T, String
     T::decode(parsed.encode_to_vec().as_slice()).map_err(|error| error.to_string())
 }
 
-/// `PROGRAM.p4info.txtpb`.
+/// Parse a `PROGRAM.p4info.txtpb`.
 pub fn p4info(text: &str) -> Result<P4Info, String> {
     message("p4.config.v1.P4Info", text)
 }

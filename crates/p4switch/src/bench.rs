@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many packets a second one core takes: `p4switch bench`.
+//! Throughput on one core: `p4switch bench`.
 
 use crate::replay::Arrived;
 use crate::switch::Switch;
 
-/// Seconds of a round: the best of them is what the machine can do, since other programs only ever take away from it.
+/// Length of a round in seconds. The best round is least disturbed by other programs.
 const ROUND_S: f64 = 0.05;
 
 const ETHERNET: usize = 14;
@@ -13,18 +13,18 @@ const IPV6: usize = 40;
 const UDP: usize = 8;
 const PROTOCOL_UDP: u8 = 17;
 
-/// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
+    /// Packets in.
     pub packets: u64,
-    /// That came out.
+    /// Packets out.
     pub sent: u64,
     pub seconds: f64,
-    /// Of the round in which a packet took the least.
+    /// Time per packet in the best round.
     pub least_ns: f64,
 }
 
-/// Sends the packets again and again for so many seconds of a clock.
+/// Send the packets repeatedly for `seconds` of the clock.
 pub fn measure(switch: &mut Switch, packets: &[Arrived], seconds: f64, clock: impl Fn() -> f64) -> Measured {
     let begin = clock();
     let mut measured = Measured { packets: 0, sent: 0, seconds: 0.0, least_ns: f64::INFINITY };
@@ -36,7 +36,7 @@ pub fn measure(switch: &mut Switch, packets: &[Arrived], seconds: f64, clock: im
                 measured.packets += 1;
                 measured.sent += switch.receive(*port, bytes.clone(), measured.packets).len() as u64;
             }
-            switch.notes.clear();
+            switch.log.clear();
             now = clock();
         }
         measured.least_ns = measured.least_ns.min((now - round) * 1e9 / (measured.packets - first) as f64);
@@ -45,17 +45,17 @@ pub fn measure(switch: &mut Switch, packets: &[Arrived], seconds: f64, clock: im
     measured
 }
 
-/// The packets as frames of so many bytes: those that can be, and that the switch then forwards.
-pub fn of_size(switch: &mut Switch, packets: &[Arrived], size: usize) -> Vec<Arrived> {
+/// Resize packets to `size` bytes. Packets that cannot be resized or are then dropped by the switch are left out.
+pub fn resize_all(switch: &mut Switch, packets: &[Arrived], size: usize) -> Vec<Arrived> {
     let mut resized: Vec<Arrived> =
         packets.iter().filter_map(|(port, bytes)| Some((*port, resize(bytes, size)?))).collect();
     resized.retain(|(port, bytes)| !switch.receive(*port, bytes.clone(), 1).is_empty());
-    switch.notes.clear();
+    switch.log.clear();
     resized
 }
 
-/// A frame with IPv4 or IPv6 right behind Ethernet, shorter or longer at its end, with lengths and IPv4's checksum to match.
-/// UDP's checksum becomes 0, which says that there is none.
+/// Truncate or pad a UDP datagram over IPv4 or IPv6 and update its lengths and IPv4's checksum. UDP's checksum becomes
+/// 0 (none).
 fn resize(frame: &[u8], size: usize) -> Option<Vec<u8>> {
     let (version, words) = (frame.get(ETHERNET)? >> 4, frame.get(ETHERNET)? & 15);
     let (network, protocol) = match (frame.get(12..ETHERNET)?, version, words) {
@@ -92,7 +92,7 @@ fn resize(frame: &[u8], size: usize) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Of RFC 1071's kind: a header with a right checksum sums to 0xffff.
+    /// RFC 1071's sum. It is 0xffff for a header with a correct checksum.
     fn sum(header: &[u8]) -> u32 {
         let sum: u32 = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
         (sum & 0xffff) + (sum >> 16)
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_gets_shorter_and_longer_and_keeps_its_sense() {
+    fn datagrams_are_truncated_and_padded() {
         let ipv4 = [8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 2, 3];
         for size in [44, 64, 1514] {
             let resized = resize(&frame(&ipv4), size).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_datagram_or_does_not_fit_is_left_out() {
+    fn packets_that_are_not_udp_or_do_not_fit_are_left_out() {
         let tcp = [8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 2, 3];
         let udp = [8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 2, 3];
         assert_eq!(resize(&frame(&tcp), 64), None);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! BMv2's JSON (major version 2) as it stands in the file: shapes only, nothing resolved.
+//! BMv2's JSON (major version 2) as serde types, with references unresolved.
 //!
-//! What p4c does not always write has a default; what BMv2 ignores is not here. `docs/JSON_format.md` of BMv2 is the source.
+//! Members that p4c may omit have a default; members that BMv2 ignores are left out. Source: BMv2's
+//! `docs/JSON_format.md`.
 
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use crate::load::Refused;
+use crate::error::{LoadError, Result};
 
 /// The JSON's major version that this loader reads.
 const MAJOR: u32 = 2;
@@ -51,7 +52,7 @@ pub struct Document {
     pub field_lists: Vec<FieldList>,
     #[serde(default)]
     pub extern_instances: Vec<Extern>,
-    /// Name as the switch knows it, and where the program keeps it.
+    /// The architecture's name of a field, and the program's header and field.
     #[serde(default)]
     pub field_aliases: Vec<(String, (String, String))>,
 }
@@ -93,7 +94,7 @@ pub struct HeaderStack {
 #[derive(Debug, Deserialize)]
 pub struct UnionType {
     pub name: String,
-    /// Member's name, its header type.
+    /// Name of the member, and its header type.
     pub headers: Vec<(String, String)>,
 }
 
@@ -133,13 +134,13 @@ pub struct ParseState {
 #[derive(Debug, Deserialize)]
 pub struct ParserOp {
     pub op: String,
-    /// Operands; of `primitive` a call.
+    /// Operands, or a call if `op` is `primitive`.
     pub parameters: Vec<Json>,
 }
 
 #[derive(Debug, Deserialize)]
 pub struct Transition {
-    /// Absent in the oldest files, where a value of "default" says it.
+    /// Absent in the oldest files, where the value may be "default".
     #[serde(default, rename = "type")]
     pub kind: Option<String>,
     #[serde(default)]
@@ -300,8 +301,8 @@ pub struct Table {
     pub default_entry: Option<DefaultEntry>,
     #[serde(default)]
     pub entries: Option<Vec<Entry>>,
-    /// p4c does not write it, and BMv2 takes all entries for constant ones. qbed's compiler adds `false` to tables whose
-    /// entries are only initial, as P4Info says.
+    /// p4c omits it, and BMv2 treats all entries as constant. qbed's compiler adds `false` to tables with entries that
+    /// are only initial in P4Info.
     #[serde(default = "yes")]
     pub constant_entries: bool,
 }
@@ -442,8 +443,8 @@ pub struct Operation {
 }
 
 impl Document {
-    /// Of the file's bytes; the error says where it breaks the form.
-    pub fn parse(text: &[u8]) -> Result<Self, Refused> {
+    /// Parse a file. The error has the path in the JSON.
+    pub fn parse(text: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
         struct Head {
             #[serde(default, rename = "__meta__")]
@@ -452,33 +453,33 @@ impl Document {
         let head: Head = from_slice(text)?;
         match head.meta {
             Some(Meta { version: (MAJOR, _), .. }) => from_slice(text),
-            Some(Meta { version: (major, minor), .. }) => Err(Refused::new(format!(
+            Some(Meta { version: (major, minor), .. }) => Err(LoadError::new(format!(
                 "BMv2 JSON of version {major}.{minor}: this loader reads major version {MAJOR}"
             ))
             .within("__meta__")),
-            None => Err(Refused::new(format!(
+            None => Err(LoadError::new(format!(
                 "no __meta__.version: not a BMv2 JSON of major version {MAJOR} (is it p4c-bm2-ss's output?)"
             ))),
         }
     }
 }
 
-fn from_slice<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
+fn from_slice<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T> {
     let mut reader = serde_json::Deserializer::from_slice(text);
-    // `load` has looked at the depth, and has a stack for it.
+    // `load` limits the depth and has a stack for it.
     reader.disable_recursion_limit();
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let place = error.path().to_string();
-        let refused = Refused::new(error.into_inner().to_string());
+        let error = LoadError::new(error.into_inner().to_string());
         if place == "." {
-            refused
+            error
         } else {
-            refused.within(place)
+            error.within(place)
         }
     })
 }
 
-/// A part of the document that is read when its meaning is known.
-pub fn part<'a, T: Deserialize<'a>>(json: &'a Json) -> Result<T, Refused> {
-    T::deserialize(json).map_err(|error| Refused::new(error.to_string()))
+/// Deserialize a value with a type that depends on another member.
+pub fn part<'a, T: Deserialize<'a>>(json: &'a Json) -> Result<T> {
+    T::deserialize(json).map_err(|error| LoadError::new(error.to_string()))
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program has, for people: `p4switch check`.
+//! Summary of a program: `p4switch check`.
 
 use std::fmt::{self, Display, Write};
 
-use crate::load::live::follow;
+use crate::load::liveness::successors;
 use qbed_p4engine::program::{MatchKind, Op, Pc, Program, Table, TableId};
 
-/// A program in a few lines: sizes, controls, tables with their keys, actions with their steps.
+/// A program's sizes, controls, tables with their keys, and actions with their instruction counts.
 pub fn summary(program: &Program) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -18,8 +18,8 @@ fn write_summary(program: &Program, to: &mut String) -> fmt::Result {
     writeln!(to, "{}", if program.name.is_empty() { "(no name)" } else { &program.name })?;
     writeln!(
         to,
-        "  {} bytes a packet for {} headers and metadata; {} steps; registers: {} of 128 bits, {} of {}",
-        program.area_bytes,
+        "  {} bytes per packet for {} headers and metadata; {} instructions; registers: {} of 128 bits, {} of {}",
+        program.phv_bytes,
         program.headers.len(),
         program.code.len(),
         program.registers,
@@ -38,8 +38,8 @@ fn write_summary(program: &Program, to: &mut String) -> fmt::Result {
     for (name, begin) in parts {
         writeln!(
             to,
-            "  {name}: {} steps at most on the way",
-            longest(program, begin, &mut vec![None; program.code.len()])
+            "  {name}: at most {} instructions",
+            longest_path(program, begin, &mut vec![None; program.code.len()])
         )?;
     }
     let (applied, inlined): (Vec<_>, Vec<_>) =
@@ -47,13 +47,13 @@ fn write_summary(program: &Program, to: &mut String) -> fmt::Result {
     for (_, table) in &applied {
         write_table(program, table, to)?;
     }
-    writeln!(to, "  tables without keys whose action stands in the control itself: {}", inlined.len())?;
+    writeln!(to, "  inlined tables (without keys): {}", inlined.len())?;
     let in_use = |id: &u16| applied.iter().any(|(_, table)| table.actions.contains(id));
     for (_, action) in (0..).zip(&program.actions).filter(|(id, _)| in_use(id)) {
         let parameters =
             action.parameters.iter().map(|parameter| format!("{}: {} bits", parameter.name, parameter.width));
-        let steps = longest(program, action.begin, &mut vec![None; program.code.len()]);
-        writeln!(to, "  action {}({}): {steps} steps at most", action.name, list(parameters))?;
+        let count = longest_path(program, action.begin, &mut vec![None; program.code.len()]);
+        writeln!(to, "  action {}({}): at most {count} instructions", action.name, list(parameters))?;
     }
     for array in &program.arrays {
         writeln!(to, "  register {}: {} of {} bits", array.name, array.size, array.width)?;
@@ -62,8 +62,8 @@ fn write_summary(program: &Program, to: &mut String) -> fmt::Result {
         writeln!(to, "  counter {}: {}", counter.name, extent(program, counter.table, counter.size))?;
     }
     for meter in &program.meters {
-        let of = if meter.bytes { "bytes" } else { "packets" };
-        writeln!(to, "  meter {} of {of}: {}", meter.name, extent(program, meter.table, meter.size))?;
+        let unit = if meter.bytes { "bytes" } else { "packets" };
+        writeln!(to, "  meter {} of {unit}: {}", meter.name, extent(program, meter.table, meter.size))?;
     }
     for profile in &program.profiles {
         let kind = if profile.selector.is_some() { "selector" } else { "profile" };
@@ -73,7 +73,7 @@ fn write_summary(program: &Program, to: &mut String) -> fmt::Result {
 }
 
 fn write_table(program: &Program, table: &Table, to: &mut String) -> fmt::Result {
-    let keys = table.keys.iter().map(|key| format!("{} {}", key.name, kind(key.kind)));
+    let keys = table.keys.iter().map(|key| format!("{} {}", key.name, match_kind(key.kind)));
     let actions = table.actions.iter().map(|action| &program.actions[*action as usize].name);
     write!(
         to,
@@ -84,7 +84,7 @@ fn write_table(program: &Program, table: &Table, to: &mut String) -> fmt::Result
         list(actions)
     )?;
     if !table.entries.is_empty() {
-        write!(to, "; {} of the program", table.entries.len())?;
+        write!(to, "; {} entries in the program", table.entries.len())?;
     }
     writeln!(to)
 }
@@ -93,8 +93,8 @@ fn is_applied(program: &Program, id: TableId) -> bool {
     program.code.iter().any(|op| matches!(op, Op::Apply { table } if *table == id))
 }
 
-fn list(of: impl Iterator<Item = impl Display>) -> String {
-    let all: Vec<String> = of.map(|one| one.to_string()).collect();
+fn list(items: impl Iterator<Item = impl Display>) -> String {
+    let all: Vec<String> = items.map(|one| one.to_string()).collect();
     if all.is_empty() {
         "-".into()
     } else {
@@ -102,8 +102,8 @@ fn list(of: impl Iterator<Item = impl Display>) -> String {
     }
 }
 
-fn kind(of: MatchKind) -> &'static str {
-    match of {
+fn match_kind(kind: MatchKind) -> &'static str {
+    match kind {
         MatchKind::Exact => "exact",
         MatchKind::Lpm => "lpm",
         MatchKind::Ternary => "ternary",
@@ -114,23 +114,24 @@ fn kind(of: MatchKind) -> &'static str {
 
 fn extent(program: &Program, table: Option<u16>, size: u32) -> String {
     match table {
-        Some(table) => format!("one for each entry of {}", program.tables[table as usize].name),
+        Some(table) => format!("one per entry of {}", program.tables[table as usize].name),
         None => format!("{size} cells"),
     }
 }
 
-/// Steps on the longest way from `begin` to an end, tables counting as one; loops count once.
-fn longest(program: &Program, begin: Pc, known: &mut [Option<u32>]) -> u32 {
-    // Without recursion: each step is visited before and after those behind it.
+/// Instructions on the longest path from `begin` to an end. A table counts as one, a loop runs once.
+fn longest_path(program: &Program, begin: Pc, known: &mut [Option<u32>]) -> u32 {
+    // Depth first, without recursion: each instruction is visited before and after its successors.
     let mut open = vec![(begin, false)];
-    while let Some((pc, behind)) = open.pop() {
-        if behind {
-            let most = follow(program, pc).iter().filter_map(|way| known[*way as usize]).max().unwrap_or(0);
-            known[pc as usize] = Some(most + 1);
+    while let Some((pc, done)) = open.pop() {
+        if done {
+            let longest =
+                successors(program, pc).iter().filter_map(|next| known[*next as usize]).max().unwrap_or(0);
+            known[pc as usize] = Some(longest + 1);
         } else if known[pc as usize].is_none() {
             known[pc as usize] = Some(0);
             open.push((pc, true));
-            open.extend(follow(program, pc).into_iter().map(|way| (way, false)));
+            open.extend(successors(program, pc).into_iter().map(|next| (next, false)));
         }
     }
     known[begin as usize].unwrap_or(0)

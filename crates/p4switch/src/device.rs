@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! /dev/qp4 (kernel/include/uapi/qbed/qp4.h): a request is one write, its answer what is read then.
+//! /dev/qp4 (kernel/include/uapi/qbed/qp4.h): a request is one write, its answer is the following read.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// Of the network namespace of who opens it.
+/// The P4 switch of the network namespace in which it is opened.
 pub const DEVICE: &str = "/dev/qp4";
 const HEADER: usize = 8;
 
@@ -17,7 +17,7 @@ pub enum Command {
     Control = 4,
     Counters = 5,
     Events = 6,
-    /// The port by which packets go to and come from who asks.
+    /// Set the port for PacketIn and PacketOut.
     CpuPort = 7,
     PacketOut = 8,
 }
@@ -26,11 +26,11 @@ pub enum Command {
 pub const DIGEST: u32 = 1;
 pub const PACKET: u32 = 4;
 
-/// `struct qp4_event` and its bytes: of a digest the fields' values, of a packet all of it.
+/// `struct qp4_event` with its data: the values of a digest, or a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Event<'a> {
     pub kind: u32,
-    /// The digest's, or the CPU port.
+    /// Digest id, or CPU port.
     pub id: u32,
     pub time_ns: u64,
     pub bytes: &'a [u8],
@@ -38,7 +38,7 @@ pub struct Event<'a> {
 
 const EVENT_BYTES: usize = 24;
 
-/// Of what `Command::Events` was answered, one behind the other.
+/// The events in an answer to `Command::Events`.
 pub fn events(mut data: &[u8]) -> impl Iterator<Item = Event<'_>> {
     std::iter::from_fn(move || {
         let (head, rest) = data.split_at_checked(EVENT_BYTES)?;
@@ -51,7 +51,6 @@ pub fn events(mut data: &[u8]) -> impl Iterator<Item = Event<'_>> {
     })
 }
 
-/// The P4 switch of the network namespace in which it was opened.
 pub struct Device(File);
 
 impl Device {
@@ -59,7 +58,7 @@ impl Device {
         File::options().read(true).write(true).open(path).map(Self)
     }
 
-    /// The answer's bytes; an error has the module's own words.
+    /// Send a request and return the answer's data. An error has the module's message.
     pub fn ask(&mut self, command: Command, value: u32, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut request = Vec::with_capacity(HEADER + bytes.len());
         request.extend((command as u32).to_ne_bytes());
@@ -67,25 +66,25 @@ impl Device {
         request.extend(bytes);
         let written = self.0.write(&request)?;
         if written != request.len() {
-            return Err(io::Error::other(format!("it took {written} of {} bytes", request.len())));
+            return Err(io::Error::other(format!("only {written} of {} bytes were written", request.len())));
         }
         let mut answer = Vec::new();
         self.0.read_to_end(&mut answer)?;
         let Some((header, rest)) = answer.split_at_checked(HEADER) else {
-            return Err(io::Error::other("it did not answer"));
+            return Err(io::Error::other("no answer"));
         };
         match u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) {
             0 => Ok(rest.to_vec()),
             errno => {
                 let error = io::Error::from_raw_os_error(errno as i32);
-                let words = String::from_utf8_lossy(rest).into_owned();
-                Err(if words.is_empty() { error } else { io::Error::new(error.kind(), words) })
+                let message = String::from_utf8_lossy(rest).into_owned();
+                Err(if message.is_empty() { error } else { io::Error::new(error.kind(), message) })
             }
         }
     }
 }
 
-/// Readable when the program has said something.
+/// Readable when there are events.
 impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -96,8 +95,8 @@ impl AsFd for Device {
 mod tests {
     use super::*;
 
-    /// As the kernel writes it.
-    fn written(kind: u32, id: u32, bytes: &[u8]) -> Vec<u8> {
+    /// An event in the kernel's form.
+    fn encoded(kind: u32, id: u32, bytes: &[u8]) -> Vec<u8> {
         let mut event = [kind.to_ne_bytes(), id.to_ne_bytes()].concat();
         event.extend(7u64.to_ne_bytes());
         event.extend((bytes.len() as u32).to_ne_bytes());
@@ -108,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn events_come_one_behind_the_other() {
-        let data = [written(1, 5, b"abc"), written(2, 0, b""), written(4, 510, b"12345678")].concat();
+    fn events_are_decoded_in_order() {
+        let data = [encoded(1, 5, b"abc"), encoded(2, 0, b""), encoded(4, 510, b"12345678")].concat();
         let event = |kind, id, bytes| Event { kind, id, time_ns: 7, bytes };
         let expected = [event(DIGEST, 5, &b"abc"[..]), event(2, 0, b""), event(PACKET, 510, b"12345678")];
         assert_eq!(events(&data).collect::<Vec<_>>(), expected);
-        assert_eq!(events(&data[..30]).count(), 1, "the last is cut off");
+        assert_eq!(events(&data[..30]).count(), 1, "the last one is truncated");
         assert_eq!(events(&data[..26]).count(), 0);
     }
 }

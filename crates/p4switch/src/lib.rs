@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The P4 engine's front end: BMv2's JSON in, a running switch out.
+//! The P4 engine's front end: compiles BMv2's JSON and runs it as a switch.
 //!
-//! `load` compiles the JSON to the engine's program, or says by name and place what cannot run. `check` tells people what a
-//! program has.
+//! `load` compiles the JSON to the engine's program; its errors name the object and its place. `check` prints a summary
+//! of a program.
 
 pub mod bench;
 pub mod bmv2;
 pub mod check;
 pub mod device;
+pub mod error;
 pub mod load;
-pub mod queueing;
 pub mod replay;
 #[cfg(feature = "command")]
 pub mod serve;

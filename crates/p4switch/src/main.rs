@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `p4switch`: what a P4 program needs, and whether it does what its tests say.
+//! `p4switch`: checks, tests and benchmarks P4 programs, and serves P4Runtime for the switch in the kernel.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use nix::time::{clock_gettime, ClockId};
 use qbed_p4engine::program::Program;
 use qbed_p4engine::Engine;
-use qbed_p4switch::{bench, check, load, queueing, replay, serve, stf};
+use qbed_p4switch::{bench, check, load, replay, serve, stf};
 
 /// A switch for P4 programs of the v1model architecture, as p4c-bm2-ss compiles them to BMv2's JSON.
 #[derive(Parser)]
@@ -21,74 +21,47 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say what a program has (tables, actions, what they cost), or why it cannot run.
+    /// Print a program's tables, actions and their cost, or why it cannot run.
     Check {
         /// BMv2 JSON of p4c-bm2-ss (PROGRAM.json).
         program: PathBuf,
     },
-    /// Run STF files (packets in, packets expected) against a program; fails unless all comes out as they say.
+    /// Run STF files (packets in, packets expected) against a program. Fails if a packet differs or is missing.
     Test {
         /// BMv2 JSON of p4c-bm2-ss (PROGRAM.json).
         program: PathBuf,
-        /// Each is run from the program's beginning.
+        /// Each file starts with empty tables and registers.
         #[arg(required = true)]
         stf: Vec<PathBuf>,
-        /// Print what the program logs.
+        /// Print the program's log messages.
         #[arg(long)]
         log: bool,
-        /// Microseconds from one packet to the next.
+        /// Time from one packet to the next, in microseconds.
         #[arg(long, value_name = "US", default_value_t = 1000)]
         every_us: u32,
-        #[command(flatten)]
-        queues: Bmv2Queues,
     },
-    /// Measure how many packets a second of CPU takes: an STF file's commands, then its packets again and again.
+    /// Measure packets per CPU second: runs an STF file's commands once, then its packets repeatedly.
     Bench {
         /// BMv2 JSON of p4c-bm2-ss (PROGRAM.json).
         program: PathBuf,
         stf: PathBuf,
         #[arg(long, default_value_t = 1.0, value_parser = seconds)]
         seconds: f64,
-        /// Make datagrams of so many bytes of its packets, and leave out what is not forwarded then.
+        /// Resize the file's UDP datagrams to this length; packets that are then not forwarded are left out.
         #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(42..=9014))]
         size: Option<u16>,
-        /// As JSON.
+        /// Print the result as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Let controllers reach the P4 switch of this network namespace by P4Runtime, until killed.
+    /// Serve P4Runtime for the P4 switch of this network namespace until killed.
     Serve(serve::Options),
-}
-
-/// What waits between ingress and egress (docs/p4.md).
-#[derive(clap::Args)]
-struct Bmv2Queues {
-    /// With simple_switch's own queues: 64 packets long, of rates in packets a second, in front of a buffer that no depth tells
-    /// of. Then files may have `set_queue_depth` and `set_queue_rate`, and `wait` waits until they are empty.
-    #[arg(long)]
-    bmv2_queues: bool,
-    /// Queues of a port, as simple_switch's option.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "bmv2_queues",
-          value_parser = clap::value_parser!(u8).range(1..=8))]
-    priority_queues: u8,
-    /// What each interface takes; without, a frame takes no time.
-    #[arg(long, value_name = "BITS PER SECOND", requires = "bmv2_queues",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    interface_rate: Option<u64>,
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Check { program } => check_program(&program),
-        Command::Test { program, stf, log, every_us, queues } => {
-            let bmv2 = queueing::Settings {
-                priorities: queues.priority_queues,
-                interface_bits_per_s: queues.interface_rate,
-            };
-            let bmv2 = queues.bmv2_queues.then_some(bmv2);
-            let settings = replay::Settings { between_packets_us: every_us.into(), bmv2 };
-            test_program(&program, &stf, log, &settings)
-        }
+        Command::Test { program, stf, log, every_us } => test_program(&program, &stf, log, every_us.into()),
         Command::Bench { program, stf, seconds, size, json } => {
             bench_program(&program, &stf, seconds, size, json)
         }
@@ -108,12 +81,12 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn read_program(path: &Path) -> Result<Program, String> {
-    load::load(&read(path)?).map_err(|refused| format!("{}: {refused}", path.display()))
+    load::load(&read(path)?).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn read_stf(path: &Path) -> Result<Vec<stf::Line>, String> {
-    let text = String::from_utf8(read(path)?).map_err(|_| format!("{}: not a text", path.display()))?;
-    stf::parse(&text).map_err(|malformed| format!("{}: {malformed}", path.display()))
+    let text = String::from_utf8(read(path)?).map_err(|_| format!("{}: not UTF-8", path.display()))?;
+    stf::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -128,17 +101,12 @@ fn check_program(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn test_program(
-    path: &Path,
-    files: &[PathBuf],
-    log: bool,
-    settings: &replay::Settings,
-) -> Result<(), String> {
+fn test_program(path: &Path, files: &[PathBuf], log: bool, interval_us: u64) -> Result<(), String> {
     let program = read_program(path)?;
     let mut failed = 0;
     for file in files {
         let lines = read_stf(file)?;
-        let report = replay::replay_as(program.clone(), &lines, settings)
+        let report = replay::replay_every(program.clone(), &lines, interval_us)
             .map_err(|why| format!("{}: {why}", path.display()))?;
         if log {
             report.messages.iter().for_each(|message| println!("{}: log: {message}", file.display()));
@@ -148,7 +116,6 @@ fn test_program(
             true => println!("{}: passed: {packets}", file.display()),
             false => println!("{}: failed: {packets}", file.display()),
         }
-        report.refused.iter().for_each(|refused| println!("  {refused}"));
         report.failures.iter().for_each(|failure| println!("  {failure}"));
         failed += usize::from(!report.failures.is_empty());
     }
@@ -159,7 +126,7 @@ fn test_program(
     }
 }
 
-/// That this program has had: of a machine that does other things too.
+/// CPU time of this process.
 fn cpu_seconds() -> f64 {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(0.0, |now| Duration::from(now).as_secs_f64())
 }
@@ -176,13 +143,13 @@ fn bench_program(
         replay::prepare(program, &read_stf(file)?).map_err(|why| format!("{}: {why}", file.display()));
     let (mut switch, mut packets) = prepared?;
     if let Some(size) = size {
-        packets = bench::of_size(&mut switch, &packets, size.into());
+        packets = bench::resize_all(&mut switch, &packets, size.into());
     }
     if packets.is_empty() {
         return Err(format!(
             "{}: no packets{}",
             file.display(),
-            size.map_or("", |_| " that could be so long")
+            size.map_or("", |_| " that can have this length")
         ));
     }
     let bytes = packets.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() / packets.len();
@@ -196,8 +163,8 @@ fn bench_program(
         println!("{measured}");
     } else {
         println!(
-            "{rate:.0} packets a CPU second, {:.0} ns each, {least_ns:.0} in the best 50 ms; {taken} packets of {bytes} bytes on \
-             average, {sent} came out",
+            "{rate:.0} packets per CPU second, {:.0} ns each, {least_ns:.0} in the best 50 ms; {taken} packets of {bytes} \
+             bytes on average, {sent} sent",
             1e9 / rate
         );
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! P4Runtime for the switch in the guest's kernel: /dev/qp4, which means the network namespace of who opens it
+//! P4Runtime for the switch in the guest's kernel: /dev/qp4, opened in the switch's network namespace
 //! (kernel/include/uapi/qbed/qp4.h).
 
 use std::fmt::Display;
@@ -20,37 +20,37 @@ use tokio::sync::mpsc;
 use crate::device::{self, Command, Device, DIGEST, PACKET};
 use crate::load;
 
-/// Messages of the program that wait for the server; of more, the kernel counts those it drops.
-const MOST_EVENTS: usize = 1024;
+/// Capacity of the channel to the server. When it is full, events stay in the kernel, which counts drops.
+const MAX_EVENTS: usize = 1024;
 const EVENTS_AT_ONCE: u32 = 256;
 
 #[derive(Args)]
 pub struct Options {
-    /// Of this machine: nobody is asked who they are.
+    /// Loopback address: clients are not authenticated.
     #[arg(long, default_value = "127.0.0.1:9559", value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
-    /// By which controllers name the switch.
+    /// P4Runtime device id of the switch.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub device_id: u64,
     /// The switch in the guest's kernel.
     #[arg(long, default_value = "/dev/qp4", value_name = "FILE")]
     pub switch: PathBuf,
-    /// The port that is the controllers' from now on: what the program sends there is a PacketIn, a PacketOut comes in there.
+    /// The CPU port: packets sent there become PacketIn messages, PacketOut messages arrive there.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(..=510))]
     pub cpu_port: Option<u16>,
-    /// The switch runs this program already (PROGRAM.json, with PROGRAM.p4info.txtpb beside it), its tables filled.
+    /// The program that the switch runs already, with its entries (PROGRAM.json, and PROGRAM.p4info.txtpb beside it).
     #[arg(long, value_name = "FILE")]
     pub running: Option<PathBuf>,
-    /// A file that is made when controllers can come.
+    /// A file to create when the server accepts connections.
     #[arg(long, value_name = "FILE")]
     pub ready: Option<PathBuf>,
 }
 
-/// Until it is killed, or the switch's device is gone.
+/// Serve until killed or until the device is gone.
 pub fn serve(options: &Options) -> Result<(), String> {
     let named = |path: &Path, error: &dyn Display| format!("{}: {error}", path.display());
     let open = || Device::open(&options.switch).map_err(|error| named(&options.switch, &error));
-    let (mut switch, mut telling) = (open()?, open()?);
+    let (mut switch, mut event_source) = (open()?, open()?);
     let running = options.running.as_deref().map(config).transpose()?;
     let listener =
         TcpListener::bind(options.listen).map_err(|error| format!("{}: {error}", options.listen))?;
@@ -58,8 +58,8 @@ pub fn serve(options: &Options) -> Result<(), String> {
         let set = switch.ask(Command::CpuPort, port.into(), &[]);
         set.map_err(|error| format!("{}: --cpu-port {port}: {error}", options.switch.display()))?;
     }
-    let (told, events) = mpsc::channel(MOST_EVENTS);
-    thread::spawn(move || tell(&mut telling, &told));
+    let (sender, events) = mpsc::channel(MAX_EVENTS);
+    thread::spawn(move || forward_events(&mut event_source, &sender));
     if let Some(ready) = &options.ready {
         fs::write(ready, "").map_err(|error| named(ready, &error))?; // from here on, connections wait
     }
@@ -67,7 +67,7 @@ pub fn serve(options: &Options) -> Result<(), String> {
     served.map_err(|error| error.to_string())
 }
 
-/// What p4c has written for a program.
+/// The pipeline config made of p4c's output files.
 fn config(program: &Path) -> Result<ForwardingPipelineConfig, String> {
     let named = |path: &Path, error: &dyn Display| format!("{}: {error}", path.display());
     let info = program.with_extension("p4info.txtpb");
@@ -79,21 +79,21 @@ fn config(program: &Path) -> Result<ForwardingPipelineConfig, String> {
     })
 }
 
-/// What the program says, as it says it, until nobody listens any longer.
-fn tell(device: &mut Device, told: &mpsc::Sender<Event>) {
+/// Send the device's events to the server until either is gone.
+fn forward_events(device: &mut Device, sender: &mpsc::Sender<Event>) {
     loop {
-        let mut waited = [PollFd::new(device.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut waited, PollTimeout::NONE).is_err_and(|error| error != nix::errno::Errno::EINTR) {
+        let mut descriptors = [PollFd::new(device.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut descriptors, PollTimeout::NONE).is_err_and(|error| error != nix::errno::Errno::EINTR) {
             return;
         }
         let Ok(data) = device.ask(Command::Events, EVENTS_AT_ONCE, &[]) else { return };
-        for said in device::events(&data) {
-            let event = match said.kind {
-                DIGEST => Event::Digest { id: said.id, values: said.bytes.to_vec() },
-                PACKET => Event::PacketIn(said.bytes.to_vec()),
+        for event in device::events(&data) {
+            let event = match event.kind {
+                DIGEST => Event::Digest { id: event.id, values: event.bytes.to_vec() },
+                PACKET => Event::PacketIn(event.bytes.to_vec()),
                 _ => continue,
             };
-            if told.blocking_send(event).is_err() {
+            if sender.blocking_send(event).is_err() {
                 return;
             }
         }
@@ -102,20 +102,20 @@ fn tell(device: &mut Device, told: &mpsc::Sender<Event>) {
 
 impl Control for Device {
     fn request(&mut self, request: Request) -> Answer {
-        let asked = postcard::to_allocvec(&request).map_err(io::Error::other);
-        let answered = asked.and_then(|bytes| self.ask(Command::Control, 0, &bytes));
-        match answered.map(|bytes| postcard::from_bytes(&bytes)) {
+        let request = postcard::to_allocvec(&request).map_err(io::Error::other);
+        let answer = request.and_then(|bytes| self.ask(Command::Control, 0, &bytes));
+        match answer.map(|bytes| postcard::from_bytes(&bytes)) {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Answer::Refused(
                 Refusal::FailedPrecondition,
-                "the kernel's engine is of another version".into(),
+                "the engine in the kernel has another version".into(),
             ),
             Err(error) => Answer::Refused(Refusal::FailedPrecondition, error.to_string()),
         }
     }
 
     fn compile(&self, config: &[u8]) -> Result<Program, String> {
-        load::load(config).map_err(|refused| refused.to_string())
+        load::load(config).map_err(|error| error.to_string())
     }
 
     fn load(&mut self, program: &Program) -> Result<(), String> {
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_switch_is_named() {
+    fn errors_name_the_switch_the_address_or_the_program() {
         let refused = |listen: &str, switch: &str, running: Option<&str>| {
             let listen = listen.parse().unwrap();
             let running = running.map(Into::into);

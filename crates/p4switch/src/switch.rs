@@ -1,38 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch in user space, as BMv2's simple_switch is one: ports, the engine's ingress, a queue a port, its egress.
+//! A P4 switch in user space, like BMv2's simple_switch: ports, the engine's ingress, a queue per port, its egress.
 //!
-//! There is no clock and no thread: `receive` takes a packet and the time, and returns when nothing is on its way any more.
-//! Queues are first in, first out and never full; their depths are exact. With BMv2's own queues (`queueing`) packets may
-//! stay there: `receive` and `finish` say what has left since.
+//! It has no clock and no threads: `receive` takes a packet and the time and returns when the packet and all its copies
+//! have left. Queues are first in, first out and never full; their depths are exact.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use qbed_p4engine::control::{Answer, Replica, Request};
-use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance, Kept, Shell, Unfit};
+use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance, InvalidProgram, PreservedFields, Shell};
 use qbed_p4engine::program::Program;
 use qbed_p4engine::{Context, Engine};
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::queueing::{Output, Queues, Refused, Settings, WORKERS};
+/// Limit on resubmissions, recirculations and clones in a packet's history.
+pub const MAX_PASSES: u32 = 1000;
+/// Limit on replication from one packet.
+pub const MAX_PACKETS: u32 = 100_000;
 
-const NS_PER_US: u64 = 1000;
-/// How often a packet, or a clone of it, may come back to ingress or be cloned again.
-const MOST_ROUNDS: u32 = 1000;
-/// How many packets one packet may become.
-const MOST_PACKETS: u32 = 100_000;
-
-/// What the program said while packets went through it.
+/// Digests and messages of the program.
 #[derive(Debug)]
-pub struct Notes {
+pub struct ProgramLog {
     pub digests: Vec<(u32, Vec<u8>)>,
     pub messages: Vec<String>,
-    /// Asserts that did not hold.
-    pub failed: Vec<String>,
+    pub failed_asserts: Vec<String>,
     random: ChaCha8Rng,
 }
 
-/// A packet that left by a port.
+/// A packet that the switch sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
     pub port: u16,
@@ -41,63 +36,52 @@ pub struct Sent {
 
 pub struct Switch {
     engine: Engine,
-    pub notes: Notes,
-    /// Packets that were given up since they went round for ever.
-    pub endless: u64,
+    pub log: ProgramLog,
+    /// Packets dropped at MAX_PASSES or MAX_PACKETS.
+    pub over_limit: u64,
     arrivals: VecDeque<Arriving>,
     queues: BTreeMap<u16, VecDeque<Queued>>,
-    /// Ports whose queue is not empty.
-    waiting: Vec<u16>,
-    /// Instead of these.
-    bmv2: Option<Box<Bmv2>>,
-    /// Used again and again, as contexts are.
+    /// Ports with packets in their queue.
+    busy_ports: Vec<u16>,
+    /// Allocations for reuse.
     spare_ports: Vec<u16>,
-    spare: Vec<Context>,
-    now_ns: u64,
-    /// Of the packets that one packet may become.
-    left: u32,
+    free_contexts: Vec<Context>,
+    now_us: u64,
+    /// How many packets the current packet may still become.
+    packets_left: u32,
 }
 
-/// simple_switch's traffic manager.
-struct Bmv2 {
-    queues: Queues<Queued>,
-    output: Output<Sent>,
-    refused: BTreeMap<Refused, u64>,
-}
-
-/// On the way to ingress.
+/// A packet before ingress.
 struct Arriving {
     port: u16,
     bytes: Vec<u8>,
     instance: Instance,
-    kept: Option<Kept>,
-    rounds: u32,
+    preserved: Option<PreservedFields>,
+    passes: u32,
 }
 
-/// On the way to egress.
+/// A packet between ingress and egress.
 struct Queued {
-    /// Where the original came in.
-    came: u16,
+    ingress_port: u16,
     context: Context,
-    /// As it came in; the context knows how much of it was parsed.
+    /// The packet as it arrived, with the headers that the context has parsed.
     bytes: Vec<u8>,
     enqueued_us: u64,
     depth: u32,
-    /// Of a clone session: at most so many bytes leave.
-    most_bytes: Option<u32>,
-    rounds: u32,
+    /// The length at which its clone session truncates it.
+    max_bytes: Option<u32>,
+    passes: u32,
 }
 
-impl Notes {
-    /// Forgets what was said so far.
+impl ProgramLog {
     pub fn clear(&mut self) {
         self.digests.clear();
         self.messages.clear();
-        self.failed.clear();
+        self.failed_asserts.clear();
     }
 }
 
-impl Shell for Notes {
+impl Shell for ProgramLog {
     fn random(&mut self) -> u64 {
         self.random.next_u64()
     }
@@ -110,60 +94,38 @@ impl Shell for Notes {
         let mut text = String::new();
         let mut values = values.iter();
         let mut rest = message;
-        while let Some((before, behind)) = rest.split_once("{}") {
+        while let Some((before, after)) = rest.split_once("{}") {
             text.push_str(before);
             text.push_str(&values.next().map_or_else(|| "{}".into(), ToString::to_string));
-            rest = behind;
+            rest = after;
         }
         text.push_str(rest);
         self.messages.push(text);
     }
 
     fn failed(&mut self, message: &str) {
-        self.failed.push(message.into());
+        self.failed_asserts.push(message.into());
     }
 }
 
 impl Switch {
-    /// Its random numbers are those of the seed.
-    pub fn new(program: Program, seed: u64) -> Result<Self, Unfit> {
+    /// `seed` determines the program's random numbers.
+    pub fn new(program: Program, seed: u64) -> Result<Self, InvalidProgram> {
         let random = ChaCha8Rng::seed_from_u64(seed);
-        let notes = Notes { digests: Vec::new(), messages: Vec::new(), failed: Vec::new(), random };
+        let log =
+            ProgramLog { digests: Vec::new(), messages: Vec::new(), failed_asserts: Vec::new(), random };
         Ok(Self {
             engine: Engine::load(program)?,
-            notes,
-            endless: 0,
+            log,
+            over_limit: 0,
             arrivals: VecDeque::new(),
             queues: BTreeMap::new(),
-            waiting: Vec::new(),
+            busy_ports: Vec::new(),
             spare_ports: Vec::new(),
-            spare: Vec::new(),
-            bmv2: None,
-            now_ns: 0,
-            left: 0,
+            free_contexts: Vec::new(),
+            now_us: 0,
+            packets_left: 0,
         })
-    }
-
-    /// With simple_switch's queues, as it makes them.
-    pub fn with_bmv2_queues(mut self, settings: &Settings) -> Self {
-        let queues = Queues::new(settings.priorities);
-        let output = Output::new(settings.interface_bits_per_s);
-        self.bmv2 = Some(Box::new(Bmv2 { queues, output, refused: BTreeMap::new() }));
-        self
-    }
-
-    /// simple_switch's queues, to set their depths and rates; None: it has others.
-    pub fn bmv2_queues(&mut self) -> Option<&mut Queues<impl Sized>> {
-        Some(&mut self.bmv2.as_mut()?.queues)
-    }
-
-    /// Packets that did not get into simple_switch's queues.
-    pub fn refused(&self) -> impl Iterator<Item = (Refused, u64)> + '_ {
-        self.bmv2.iter().flat_map(|bmv2| &bmv2.refused).map(|(why, packets)| (*why, *packets))
-    }
-
-    pub fn now_us(&self) -> u64 {
-        self.now_ns / NS_PER_US
     }
 
     pub fn program(&self) -> &Program {
@@ -174,58 +136,28 @@ impl Switch {
         self.engine.control(request)
     }
 
-    /// What leaves because a packet came, in the order in which it leaves; before that, what had to wait until now.
+    /// Send a packet through the switch and return what leaves, in this order.
     pub fn receive(&mut self, port: u16, bytes: Vec<u8>, now_us: u64) -> Vec<Sent> {
         let mut sent = Vec::new();
-        self.left = MOST_PACKETS;
-        if self.bmv2.is_some() {
-            self.until(now_us * NS_PER_US, &mut sent);
-        }
-        self.now_ns = self.now_ns.max(now_us * NS_PER_US);
-        self.left = MOST_PACKETS;
-        self.arrive(Arriving { port, bytes, instance: Instance::Normal, kept: None, rounds: 0 });
-        self.go_on(&mut sent);
-        sent
-    }
-
-    /// What leaves until nothing waits any more.
-    pub fn finish(&mut self) -> Vec<Sent> {
-        let mut sent = Vec::new();
-        self.left = MOST_PACKETS;
-        self.until(u64::MAX, &mut sent);
-        sent
-    }
-
-    /// From one instant to the next at which something leaves simple_switch's queues or its output buffer.
-    fn until(&mut self, end_ns: u64, sent: &mut Vec<Sent>) {
-        let next = |bmv2: &Bmv2| {
-            let workers = (0..WORKERS).filter(|worker| !bmv2.output.blocks(*worker));
-            workers.filter_map(|worker| bmv2.queues.next_ns(worker)).chain(bmv2.output.next_ns()).min()
-        };
-        while let Some(now_ns) = self.bmv2.as_deref().and_then(next).filter(|now_ns| *now_ns <= end_ns) {
-            self.now_ns = self.now_ns.max(now_ns);
-            self.go_on(sent);
-        }
-    }
-
-    /// Until there is nothing to do at this instant.
-    fn go_on(&mut self, sent: &mut Vec<Sent>) {
+        self.now_us = self.now_us.max(now_us);
+        self.packets_left = MAX_PACKETS;
+        self.enqueue_ingress(Arriving {
+            port,
+            bytes,
+            instance: Instance::Normal,
+            preserved: None,
+            passes: 0,
+        });
         loop {
             while let Some(arriving) = self.arrivals.pop_front() {
                 self.ingress(arriving);
             }
-            if self.bmv2.is_some() {
-                if !self.workers(sent) {
-                    return;
-                }
-                continue;
-            }
-            if self.waiting.is_empty() {
-                return;
+            if self.busy_ports.is_empty() {
+                return sent;
             }
             // One from each queue in turn, by port.
-            let mut ports = std::mem::take(&mut self.waiting);
-            std::mem::swap(&mut self.waiting, &mut self.spare_ports);
+            let mut ports = std::mem::take(&mut self.busy_ports);
+            std::mem::swap(&mut self.busy_ports, &mut self.spare_ports);
             ports.sort_unstable();
             for port in ports.drain(..) {
                 sent.extend(self.egress(port));
@@ -234,46 +166,25 @@ impl Switch {
         }
     }
 
-    /// A packet for each of simple_switch's workers, and what its interfaces take. False: nothing was there.
-    fn workers(&mut self, sent: &mut Vec<Sent>) -> bool {
-        let mut any = false;
-        for worker in 0..WORKERS {
-            let Some(bmv2) = self.bmv2.as_deref_mut().filter(|bmv2| !bmv2.output.blocks(worker)) else {
-                continue;
-            };
-            let Some((port, priority, packet)) = bmv2.queues.take(worker, self.now_ns) else { continue };
-            any = true;
-            let behind = bmv2.queues.length(port, priority) as u32;
-            let left = self.leave(port, packet, behind);
-            if let (Some(left), Some(bmv2)) = (left, self.bmv2.as_deref_mut()) {
-                bmv2.output.put(worker, port, left.bytes.len(), left);
-            }
-        }
-        while let Some(frame) = self.bmv2.as_deref_mut().and_then(|bmv2| bmv2.output.take(self.now_ns)) {
-            sent.push(frame);
-            any = true;
-        }
-        any
-    }
-
-    fn arrive(&mut self, arriving: Arriving) {
-        if self.may_go_on(arriving.rounds) {
+    fn enqueue_ingress(&mut self, arriving: Arriving) {
+        if self.admit(arriving.passes) {
             self.arrivals.push_back(arriving);
         }
     }
 
-    fn may_go_on(&mut self, rounds: u32) -> bool {
-        let may = rounds <= MOST_ROUNDS && self.left > 0;
-        if may {
-            self.left -= 1;
+    /// Count a packet against the limits. False: it is dropped.
+    fn admit(&mut self, passes: u32) -> bool {
+        let admitted = passes <= MAX_PASSES && self.packets_left > 0;
+        if admitted {
+            self.packets_left -= 1;
         } else {
-            self.endless += 1;
+            self.over_limit += 1;
         }
-        may
+        admitted
     }
 
     fn context(&mut self) -> Context {
-        self.spare.pop().unwrap_or_else(|| self.engine.context())
+        self.free_contexts.pop().unwrap_or_else(|| self.engine.context())
     }
 
     fn ingress(&mut self, packet: Arriving) {
@@ -281,38 +192,44 @@ impl Switch {
         let arrival = Arrival {
             port: packet.port,
             length: packet.bytes.len() as u32,
-            now_us: self.now_us(),
+            now_us: self.now_us,
             instance: packet.instance,
-            kept: packet.kept.as_ref(),
+            preserved: packet.preserved.as_ref(),
         };
         let front = front(&self.engine, &packet.bytes);
-        let decision = self.engine.ingress(&mut context, front, &arrival, &mut self.notes);
+        let decision = self.engine.ingress(&mut context, front, &arrival, &mut self.log);
         if let Some(session) = decision.clone {
             self.clone_ingress(session, &context, &packet);
         }
         if decision.resubmit {
-            let kept = Some(context.again_kept().clone());
-            let Arriving { port, bytes, rounds, .. } = packet;
-            self.arrive(Arriving { port, bytes, instance: Instance::Resubmitted, kept, rounds: rounds + 1 });
-            self.spare.push(context);
+            let preserved = Some(context.resubmit_fields().clone());
+            let Arriving { port, bytes, passes, .. } = packet;
+            self.enqueue_ingress(Arriving {
+                port,
+                bytes,
+                instance: Instance::Resubmitted,
+                preserved,
+                passes: passes + 1,
+            });
+            self.free_contexts.push(context);
             return;
         }
         let queued = Queued {
-            came: packet.port,
+            ingress_port: packet.port,
             context,
             bytes: packet.bytes,
             enqueued_us: 0,
             depth: 0,
-            most_bytes: None,
-            rounds: packet.rounds,
+            max_bytes: None,
+            passes: packet.passes,
         };
         match decision.forward {
-            Forward::Drop => self.spare.push(queued.context),
+            Forward::Drop => self.free_contexts.push(queued.context),
             Forward::Unicast { port, .. } => self.enqueue(port, queued),
             Forward::Multicast { group } => {
                 let replicas = self.engine.group(group).map(<[Replica]>::to_vec).unwrap_or_default();
                 self.replicate(&queued, &replicas, Instance::Replicated);
-                self.spare.push(queued.context);
+                self.free_contexts.push(queued.context);
             }
         }
     }
@@ -323,86 +240,71 @@ impl Switch {
         let arrival = Arrival {
             port: packet.port,
             length: packet.bytes.len() as u32,
-            now_us: self.now_us(),
+            now_us: self.now_us,
             instance: Instance::IngressClone,
-            kept: Some(original.clone_kept()),
+            preserved: Some(original.clone_fields()),
         };
         let front = front(&self.engine, &packet.bytes);
-        self.engine.parse_clone(&mut context, front, &arrival, &mut self.notes);
-        let most_bytes = (session.truncate_bytes > 0).then_some(session.truncate_bytes);
+        self.engine.parse_clone(&mut context, front, &arrival, &mut self.log);
+        let max_bytes = (session.truncate_bytes > 0).then_some(session.truncate_bytes);
         let queued = Queued {
-            came: packet.port,
+            ingress_port: packet.port,
             context,
             bytes: packet.bytes.clone(),
             enqueued_us: 0,
             depth: 0,
-            most_bytes,
-            rounds: packet.rounds + 1,
+            max_bytes,
+            passes: packet.passes + 1,
         };
         self.replicate(&queued, &session.replicas, Instance::IngressClone);
-        self.spare.push(queued.context);
+        self.free_contexts.push(queued.context);
     }
 
     fn replicate(&mut self, original: &Queued, replicas: &[Replica], instance: Instance) {
         for replica in replicas {
             let mut context = self.context();
             self.engine.copy(&original.context, &mut context, instance, replica.instance);
-            let Queued { came, most_bytes, rounds, .. } = *original;
+            let Queued { ingress_port, max_bytes, passes, .. } = *original;
             let bytes = original.bytes.clone();
-            let copy = Queued { came, context, bytes, enqueued_us: 0, depth: 0, most_bytes, rounds };
-            if self.may_go_on(rounds) {
+            let copy = Queued { ingress_port, context, bytes, enqueued_us: 0, depth: 0, max_bytes, passes };
+            if self.admit(passes) {
                 self.enqueue(replica.port, copy);
             }
         }
     }
 
     fn enqueue(&mut self, port: u16, mut packet: Queued) {
-        packet.enqueued_us = self.now_us();
-        if let Some(bmv2) = self.bmv2.as_deref_mut() {
-            let priority = self.engine.priority(&packet.context);
-            packet.depth = bmv2.queues.length(port, priority) as u32;
-            if let Err((why, packet)) = bmv2.queues.put(port, priority, packet, self.now_ns) {
-                *bmv2.refused.entry(why).or_default() += 1;
-                self.spare.push(packet.context);
-            }
-            return;
-        }
+        packet.enqueued_us = self.now_us;
         let queue = self.queues.entry(port).or_default();
         packet.depth = queue.len() as u32;
         if queue.is_empty() {
-            self.waiting.push(port);
+            self.busy_ports.push(port);
         }
         queue.push_back(packet);
     }
 
     fn egress(&mut self, port: u16) -> Option<Sent> {
         let queue = self.queues.get_mut(&port)?;
-        let packet = queue.pop_front()?;
+        let mut packet = queue.pop_front()?;
         if !queue.is_empty() {
-            self.waiting.push(port);
+            self.busy_ports.push(port);
         }
-        let behind = queue.len() as u32;
-        self.leave(port, packet, behind)
-    }
-
-    /// A packet has left its queue, in which there are so many behind it.
-    fn leave(&mut self, port: u16, mut packet: Queued, behind: u32) -> Option<Sent> {
         let departure = Departure {
             port,
-            now_us: self.now_us(),
+            now_us: self.now_us,
             enqueued_us: packet.enqueued_us,
             enqueued_depth: packet.depth,
-            dequeued_depth: behind,
+            dequeued_depth: queue.len() as u32,
         };
         let front = front(&self.engine, &packet.bytes);
-        let emission = self.engine.egress(&mut packet.context, front, &departure, &mut self.notes);
+        let emission = self.engine.egress(&mut packet.context, front, &departure, &mut self.log);
         if let Some(session) = emission.clone.and_then(|session| self.engine.session(session).cloned()) {
-            let most_bytes = packet.most_bytes;
-            packet.most_bytes = (session.truncate_bytes > 0).then_some(session.truncate_bytes);
-            packet.rounds += 1;
+            let max_bytes = packet.max_bytes;
+            packet.max_bytes = (session.truncate_bytes > 0).then_some(session.truncate_bytes);
+            packet.passes += 1;
             self.replicate(&packet, &session.replicas, Instance::EgressClone);
-            packet.rounds -= 1;
-            packet.most_bytes = most_bytes;
+            packet.passes -= 1;
+            packet.max_bytes = max_bytes;
         }
         let sent = (!emission.drop).then(|| {
             let (mut bytes, headers) = (packet.bytes, packet.context.headers());
@@ -411,21 +313,21 @@ impl Switch {
                 Some(front) if headers.len() == replaced => front.copy_from_slice(headers),
                 _ => drop(bytes.splice(..replaced, headers.iter().copied())),
             }
-            let most = [emission.truncate_bytes, packet.most_bytes].into_iter().flatten().min();
-            bytes.truncate(most.map_or(usize::MAX, |most| most as usize));
+            let limit = [emission.truncate_bytes, packet.max_bytes].into_iter().flatten().min();
+            bytes.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
             bytes
         });
-        let kept = emission.recirculate.then(|| packet.context.again_kept().clone());
-        self.spare.push(packet.context);
+        let preserved = emission.recirculate.then(|| packet.context.resubmit_fields().clone());
+        self.free_contexts.push(packet.context);
         match (sent, emission.recirculate) {
             (Some(bytes), true) => {
-                let rounds = packet.rounds + 1;
-                self.arrive(Arriving {
-                    port: packet.came,
+                let passes = packet.passes + 1;
+                self.enqueue_ingress(Arriving {
+                    port: packet.ingress_port,
                     bytes,
                     instance: Instance::Recirculated,
-                    kept,
-                    rounds,
+                    preserved,
+                    passes,
                 });
                 None
             }
@@ -434,8 +336,8 @@ impl Switch {
     }
 }
 
-/// What the engine is shown of a packet: no more than it asks for, as in the kernel.
+/// The front of a packet that the engine can read, as in the kernel.
 fn front<'a>(engine: &Engine, bytes: &'a [u8]) -> &'a [u8] {
-    let reach = engine.reach().map_or(usize::MAX, |reach| reach as usize);
+    let reach = engine.lookahead_bytes().map_or(usize::MAX, |reach| reach as usize);
     bytes.get(..reach).unwrap_or(bytes)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The public STF files of p4c, unchanged: the folder that QBED_STF names has NAME.stf beside NAME.json, of p4c-bm2-ss.
+//! p4c's public STF files, unchanged: QBED_STF is a folder with NAME.stf and NAME.json (of p4c-bm2-ss).
 //!
-//! They are not part of this repository: without the folder the test says that it is skipped. Alone it is a program without
-//! libtest, so that what it says is seen.
+//! The files are not part of this repository; without the folder the test prints that it is skipped. It does not use
+//! libtest, which would hide its output.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

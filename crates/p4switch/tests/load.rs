@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loader against a program that p4c compiled (programs/mix.p4), whole and broken in all sorts of ways.
+//! The loader with a program of p4c (programs/mix.p4), unchanged and damaged in many ways.
 
 use proptest::prelude::*;
 use qbed_p4engine::program::{HashKind, MatchKind, Next, Op};
-use qbed_p4switch::load::{load, load_untidy};
+use qbed_p4switch::load::{load, load_unoptimized};
 use serde_json::{json, Value};
 
 const MIX: &str = include_str!("programs/mix.json");
@@ -12,7 +12,7 @@ fn mix() -> Value {
     serde_json::from_str(MIX).unwrap()
 }
 
-/// What is said of the program with one thing changed.
+/// The error of the program with one value changed.
 fn refusal(pointer: &str, value: Value) -> String {
     let mut document = mix();
     *document.pointer_mut(pointer).unwrap_or_else(|| panic!("no {pointer}")) = value;
@@ -20,7 +20,7 @@ fn refusal(pointer: &str, value: Value) -> String {
 }
 
 #[test]
-fn a_program_has_what_its_source_says() {
+fn a_program_has_the_objects_of_its_source() {
     let program = load(MIX.as_bytes()).unwrap();
     let header = |name: &str| program.headers.iter().find(|header| header.name == name).unwrap();
     assert_eq!((header("wide").bytes, header("ipv4").bytes), (32, 20));
@@ -41,14 +41,14 @@ fn a_program_has_what_its_source_says() {
     assert_eq!(program.digests[0].fields.len(), 2);
     assert_eq!(program.field_lists.len(), 1);
     assert!(program.standard.egress_spec.is_some() && program.standard.mcast_grp.is_some());
-    // The program looks at no queue, so nobody need tell it.
-    let untidy = load_untidy(MIX.as_bytes()).unwrap();
-    assert!(untidy.standard.deq_qdepth.is_some() && program.standard.deq_qdepth.is_none());
+    // The program does not read the queue's length, so the switch need not write it.
+    let unoptimized = load_unoptimized(MIX.as_bytes()).unwrap();
+    assert!(unoptimized.standard.deq_qdepth.is_some() && program.standard.deq_qdepth.is_none());
     // Three words of 64 bits hold 128 bits and a sign, shifted left by 8.
     assert_eq!(program.wide_limbs, 3);
 }
 
-/// As qbed's compiler marks tables whose entries P4Info does not have as constant ones.
+/// qbed's compiler marks tables with entries that are not constant in P4Info.
 #[test]
 fn entries_are_constant_unless_the_table_says_otherwise() {
     let mut document = mix();
@@ -73,12 +73,12 @@ fn a_field_of_no_bits_is_no_key() {
     document["header_types"][of]["fields"].as_array_mut().unwrap().push(json!(["empty", 0, false]));
     let table = position(&document["pipelines"][0]["tables"], "classes");
     document["pipelines"][0]["tables"][table]["key"][0]["target"] = json!(["ipv4", "empty"]);
-    let refused = load(document.to_string().as_bytes()).unwrap_err().to_string();
-    assert!(refused.ends_with("classes: key 0: target: ipv4.empty has 0 bits"), "{refused}");
+    let error = load(document.to_string().as_bytes()).unwrap_err().to_string();
+    assert!(error.ends_with("classes: key 0: target: ipv4.empty has 0 bits"), "{error}");
 }
 
 #[test]
-fn every_step_stays_within_the_program() {
+fn instructions_refer_to_existing_objects() {
     let program = load(MIX.as_bytes()).unwrap();
     for op in &program.code {
         match op {
@@ -98,7 +98,7 @@ fn every_step_stays_within_the_program() {
 }
 
 #[test]
-fn statements_of_a_control_need_no_table() {
+fn tables_of_single_statements_are_inlined() {
     let program = load(MIX.as_bytes()).unwrap();
     let applied = |name: &str| {
         let id = program.tables.iter().position(|table| table.name.ends_with(name)).unwrap();
@@ -106,12 +106,12 @@ fn statements_of_a_control_need_no_table() {
     };
     assert!(applied("routes") && applied("classes"));
     assert!(!applied("tbl_arithmetic") && !applied("tbl_report"));
-    // A drop is told by its table.
+    // Drops are counted by table.
     assert!(applied("tbl_drop"));
 }
 
 #[test]
-fn a_refusal_names_the_thing_and_its_place() {
+fn errors_name_the_object_and_its_place() {
     let cases = [
         ("/__meta__/version", json!([1, 5]), "__meta__: BMv2 JSON of version 1.5"),
         ("/pipelines/0/tables/6/key/0/match_type", json!("fuzzy"), "ingress: tables[6] MixIngress.classes"),
@@ -123,16 +123,20 @@ fn a_refusal_names_the_thing_and_its_place() {
             "pipelines[0].tables[6].key[0].match_type: invalid type",
         ),
         ("/parsers/0/init_state", json!("nowhere"), "parser parser: no state nowhere"),
-        ("/extern_instances", json!([{"name": "x", "id": 0, "type": "Checksum"}]), "extern type Checksum"),
+        (
+            "/extern_instances",
+            json!([{"name": "x", "id": 0, "type": "Checksum"}]),
+            "extern type Checksum is not part of v1model",
+        ),
         ("/calculations/0/algo", json!("md5"), "calculations[0] calc: hash algorithm md5 is unknown"),
         ("/header_types/1/fields/0", json!(["f", 1 << 20]), "field 0: f of 1048576 bits"),
         ("/register_arrays/0/size", json!(u32::MAX), "register_arrays[0]"),
         ("/deparsers/0/order/0", json!("nothing"), "deparser deparser: no header nothing"),
         ("/header_stacks/0/header_ids", json!([0, 1]), "several types"),
     ];
-    for (pointer, value, told) in cases {
+    for (pointer, value, reason) in cases {
         let message = refusal(pointer, value);
-        assert!(message.contains(told), "{pointer}: {message:?} does not say {told:?}");
+        assert!(message.contains(reason), "{pointer}: no {reason:?} in {message:?}");
     }
 }
 
@@ -148,19 +152,20 @@ fn an_unknown_primitive_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_no_standard_metadata_cannot_be_marked_to_drop() {
+fn mark_to_drop_needs_standard_metadata() {
     let text = MIX.split_whitespace().collect::<String>();
     let marked = r#""op":"mark_to_drop","parameters":[{"type":"header","value":"standard_metadata"}]"#;
-    for (value, told) in [("ipv4", "argument 0: no field ipv4.egress_spec"), ("nothing", "no header nothing")]
+    for (value, reason) in
+        [("ipv4", "argument 0: no field ipv4.egress_spec"), ("nothing", "no header nothing")]
     {
         let changed = text.replacen(marked, &marked.replace("standard_metadata", value), 1);
         let message = load(changed.as_bytes()).unwrap_err().to_string();
-        assert!(message.contains("mark_to_drop: ") && message.contains(told), "{message}");
+        assert!(message.contains("mark_to_drop: ") && message.contains(reason), "{message}");
     }
 }
 
 #[test]
-fn a_control_in_circles_is_refused() {
+fn a_cycle_in_a_control_is_refused() {
     let mut document = mix();
     let first = document["pipelines"][0]["init_table"].clone();
     for table in document["pipelines"][0]["tables"].as_array_mut().unwrap() {
@@ -169,10 +174,10 @@ fn a_control_in_circles_is_refused() {
         }
     }
     let message = load(document.to_string().as_bytes()).unwrap_err().to_string();
-    assert!(message.contains("ingress: the control goes round in circles"), "{message}");
+    assert!(message.contains("ingress: the control flow has a cycle"), "{message}");
 }
 
-/// All places of a document, as pointers.
+/// JSON pointers to all values of a document.
 fn pointers(of: &Value, at: &str, to: &mut Vec<String>) {
     to.push(at.to_owned());
     match of {
@@ -238,7 +243,7 @@ proptest! {
     }
 }
 
-/// An expression that adds 1 so many times.
+/// An expression with `levels` nested additions.
 fn nested(levels: usize) -> Value {
     let start = json!({"type": "field", "value": ["kind", "count"]});
     (0..levels).fold(start, |inner, _| {
@@ -248,16 +253,16 @@ fn nested(levels: usize) -> Value {
 }
 
 #[test]
-fn expressions_may_nest_deep_but_not_for_ever() {
+fn the_depth_of_expressions_is_limited() {
     let with = |levels| {
         let mut document = mix();
         document["pipelines"][0]["conditionals"][0]["expression"] = nested(levels);
         let text = document.to_string();
-        // Values this deep are dropped level by level too.
+        // Dropping it would recurse for each level.
         std::mem::forget(document);
         load(text.as_bytes())
     };
     assert!(with(450).is_ok());
     let message = with(600).unwrap_err().to_string();
-    assert!(message.contains("levels deep: at most 1000 are possible"), "{message}");
+    assert!(message.contains("nested levels: at most 1000 are supported"), "{message}");
 }

@@ -2,7 +2,7 @@
 /*
  * Operations of switches and hosts on the congestion header (qbed/signal.h),
  * without kernel dependencies: validation, accumulation of a queue's value, and
- * the checksum update. docs/wire-format.md has the rules,
+ * the checksum update. docs/formats.md section 6 has the rules,
  * tests/wire/vectors.json the test vectors.
  */
 #ifndef _QBED_SIGNAL_HEADER_H

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One end of a link. */
+/* State of a link end, and the functions of datapath.c that netdev.c calls. */
 #ifndef _QLINK_END_H
 #define _QLINK_END_H
+
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
 
 #include <qbed/egress.h>
 
@@ -72,5 +75,16 @@ struct qlink_end {
 	struct qlink_hop local_hop;		/* neighbour of locally generated packets */
 	int local_hop_genid;
 };
+
+/* datapath.c */
+netdev_tx_t qlink_xmit(struct sk_buff *skb, struct net_device *dev);
+netdev_features_t qlink_features_check(struct sk_buff *skb, struct net_device *dev,
+				       netdev_features_t features);
+void qlink_set_wire(struct qlink_end *end, struct qlink_wire_params params);
+void qlink_clear_caches(struct qlink_end *end);
+int qlink_add_end(void);
+void qlink_remove_end(struct qlink_end *end);
+void qlink_clock_init(void);
+void qlink_clock_exit(void);
 
 #endif /* _QLINK_END_H */

@@ -81,7 +81,7 @@ struct qp4_engine *qp4_engine_load(const u8 *image, size_t length, void *owner,
 				   struct qp4_bytes *error);
 void qp4_engine_free(struct qp4_engine *engine);
 /* Number of leading bytes of a packet that the program may access; U32_MAX: all. */
-u32 qp4_engine_reach(const struct qp4_engine *engine);
+u32 qp4_engine_lookahead_bytes(const struct qp4_engine *engine);
 struct qp4_context *qp4_context_new(const struct qp4_engine *engine);
 void qp4_context_free(struct qp4_context *context);
 u32 qp4_context_parsed(const struct qp4_context *context);	/* number of parsed bytes */

@@ -60,7 +60,7 @@ int qp4_load(struct qp4_switch *sw, const u8 *image, size_t length, struct qp4_b
 		kfree(pipeline);
 		return -EINVAL;
 	}
-	pipeline->reach = qp4_engine_reach(pipeline->engine);
+	pipeline->reach = qp4_engine_lookahead_bytes(pipeline->engine);
 	if (pipeline->reach > QP4_MAX_FRONT)
 		pipeline->reach = U32_MAX;
 	qp4_swap_pipeline(sw, pipeline);

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Internal interfaces of the module. */
+/*
+ * Internal interfaces of the module.
+ *
+ * The files of the packet path depend on each other in a cycle, because a
+ * recirculated packet passes ingress.c, queue.c and egress.c, then queue.c
+ * (qp4_run_deferred) and ingress.c again.
+ */
 #ifndef _QP4_H
 #define _QP4_H
 

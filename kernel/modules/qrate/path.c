@@ -250,7 +250,7 @@ void qrate_path_send(struct qrate_path *path, const struct qsignal_header *heade
 /*
  * Pulls UDP and congestion header of a packet whose data begins with UDP's, and
  * copies the latter to @header. Returns false if the packet has no valid header
- * (docs/wire-format.md).
+ * (docs/formats.md section 6).
  */
 bool qrate_pull_header(struct sk_buff *skb, struct qsignal_header *header)
 {

@@ -96,7 +96,7 @@ struct qrate_sender {
 	void *controller_params;
 	void *controller_state;
 
-	spinlock_t lock;	/* protects the members below */
+	spinlock_t lock;	/* protects the members down to stats */
 	struct hrtimer timer;	/* next transmission or probe timeout */
 	u64 armed_ns;		/* expiry of the timer; U64_MAX: not armed */
 	u64 probed_ns;		/* time of the last timeout */
@@ -108,6 +108,10 @@ struct qrate_sender {
 	struct qrate_flight flight;
 	struct qrate_rtt rtt;
 	struct qrate_sender_stats stats;
+
+	/* constant, used when the sender has ended */
+	struct qrate_net *qnet;
+	void (*on_ended)(struct net *net, u32 flow);
 };
 
 /* A UDP port that receives flows. */
@@ -152,8 +156,13 @@ struct qrate_net {
 
 #define QRATE_RUNNING XA_MARK_1		/* mark in records: senders that have not ended */
 
-/* main.c */
+/* Delay of the work that closes the sockets of ended senders. */
+#define QRATE_REAP_JIFFIES (HZ / 2)
+
+/* net.c */
 struct qrate_net *qrate_net(const struct net *net);
+int qrate_nets_init(void);
+void qrate_nets_exit(void);
 
 /* path.c */
 struct socket *qrate_socket_open(struct net *net, sa_family_t family,
@@ -168,13 +177,19 @@ bool qrate_pull_header(struct sk_buff *skb, struct qsignal_header *header);
 int qrate_payload_init(void);
 void qrate_payload_exit(void);
 
+/* sender_datapath.c */
+enum hrtimer_restart qrate_sender_timer(struct hrtimer *timer);
+int qrate_sender_receive(struct sock *sk, struct sk_buff *skb);
+void qrate_sender_run(struct qrate_sender *sender);
+void qrate_sender_stop(struct qrate_sender *sender);
+
 /* sender.c */
 struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
-				      const struct rate_controller *controller);
+				      const struct rate_controller *controller,
+				      void (*on_ended)(struct net *net, u32 flow));
 int qrate_sender_start(struct qrate_net *qnet, struct qrate_sender *sender,
 		       struct netlink_ext_ack *extack);
 void qrate_reap(struct work_struct *work);
-void qrate_sender_stop(struct qrate_sender *sender);
 void qrate_sender_halt(struct qrate_sender *sender);
 void qrate_sender_free(struct qrate_sender *sender);
 
@@ -184,8 +199,10 @@ int qrate_listen(struct qrate_net *qnet, __be16 port, const u32 *reflect,
 void qrate_listener_close(struct qrate_listener *listener);
 void qrate_receiver_free(struct qrate_receiver *receiver);
 
+/* reply.c */
+int qrate_put_flow(struct sk_buff *skb, struct qrate_record *record);
+
 /* netlink.c */
 extern struct genl_family qrate_family;
-void qrate_notify_ended(struct net *net, u32 flow);
 
 #endif /* _QRATE_H */

@@ -71,18 +71,18 @@ struct qtap_occupancy {
 #define QTAP_MAX_BINS 8188u
 #define QTAP_FIRST_BINS 64u
 
-/* Supplied by the includer: as realloc(), new memory zeroed; NULL if none. */
-static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins);
+/* Supplied by records.c: as realloc(), new memory zeroed; NULL if none. */
+u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins);
 
 /*
- * Supplied by the includer: emits the complete interval [open.begin_ns, end_ns)
+ * Supplied by records.c: emits the complete interval [open.begin_ns, end_ns)
  * and @steady following intervals of interval_ns during which the queue did not
  * change.
  */
-static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady);
+void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady);
 
-/* Supplied by the includer: the integration has reached a bound. */
-static void qtap_bound_emit(struct qtap_occupancy *occupancy);
+/* Supplied by records.c: the integration has reached a bound. */
+void qtap_bound_emit(struct qtap_occupancy *occupancy);
 
 static inline void qtap_integral_reset(struct qtap_integral *integral, u64 begin_ns)
 {

@@ -46,8 +46,8 @@ struct qtap_sojourn {
 	struct qtap_sojourn_class class[QTAP_SOJOURN_CLASSES];
 };
 
-/* Supplied by the includer: as realloc(), new memory zeroed; NULL if none. */
-static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins);
+/* Supplied by records.c: as realloc(), new memory zeroed; NULL if none. */
+u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins);
 
 static inline u32 qtap_sojourn_bin(u64 ns)
 {

@@ -225,9 +225,9 @@ def asked_badly() -> None:
     refused(errno.ENOENT, "no such port", lambda: switch.detach(4))
     refused(errno.EOPNOTSUPP, "no such command", lambda: switch.request(77))
     refused(errno.EINVAL, "not a request to a program", lambda: switch.control(b"\xff\xff"))
-    message = "its bytes are no program of this version"
+    message = "the image is not a program of this version"
     refused(errno.EINVAL, message, lambda: switch.load(read_input("image")[:100]))
-    message = "its registers, counters and meters take more memory than there is"
+    message = "registers, counters and meters need more memory than is available"
     refused(errno.EINVAL, message, lambda: switch.load(read_input("large")))
     with contextlib.suppress(OSError):
         os.write(switch.device, b"1234567")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """qbed from Python: what the command line does, with labs and matrices made in code, and results as frames.
 
-`import qbed` has all of it: `qbed.Lab`, `qbed.run`, `qbed.open`, `qbed.up` (docs/python.md).
+`import qbed` has all of it: `qbed.Lab`, `qbed.run`, `qbed.open`, `qbed.up` (docs/interactive.md).
 """
 
 from qbed.api.cells import cell, queue, store

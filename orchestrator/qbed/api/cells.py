@@ -15,14 +15,14 @@ from qbed.substrates.rebuild import build_changed
 
 if TYPE_CHECKING:
     from qbed.runs.worker import Outcome
-    from qbed.store.cell_store import CellStore
+    from qbed.storage.cell_store import CellStore
 
 
 def store() -> CellStore:
     """The finished cells that no run runs again: `cells()` lists them, `shrink(max_bytes)` throws away those that were
     not used for longest, `verify()` all that are damaged, as `qbed store` does.
     """
-    from qbed.store.cell_store import default_store
+    from qbed.storage.cell_store import default_store
 
     found = default_store()
     if found is None:

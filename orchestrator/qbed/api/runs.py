@@ -20,7 +20,7 @@ from qbed.campaign.file import Campaign, campaign_of
 from qbed.claims.judge import Verdict
 from qbed.config.source import Source, parse
 from qbed.lab.library import find
-from qbed.store.run_folder import CLAIMS, RunFolder
+from qbed.storage.run_folder import CLAIMS, RunFolder
 from qbed.substrates import DEFAULT, substrate
 from qbed.substrates.rebuild import build_changed
 
@@ -113,7 +113,7 @@ class Run:
 
     def cells(self) -> Iterator[dict[str, Any]]:
         """The cells that have ended, as `qbed cells --json` has them: also while the run goes on."""
-        from qbed.store.listing import Listing
+        from qbed.storage.listing import Listing
 
         return Listing(self.folder).rows()
 

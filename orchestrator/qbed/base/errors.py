@@ -26,7 +26,7 @@ class LabError(QbedError):
 
 
 class MissingError(QbedError):
-    """What a request names does not exist."""
+    """The object of a request does not exist."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

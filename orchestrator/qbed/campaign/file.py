@@ -24,7 +24,7 @@ from qbed.campaign.overlaps import count_fields, fields, without
 from qbed.campaign.until import Until, parse_until
 from qbed.config.messages import MAX_ERRORS, explain
 from qbed.config.source import FieldPath, Source, read
-from qbed.store.identity import COLUMN
+from qbed.storage.identity import COLUMN
 from qbed.telemetry.tables import RESERVED_COLUMNS
 
 MOST_AXES, MOST_VALUES, MOST_FIELDS = 50, 1000, 5000
@@ -62,7 +62,7 @@ class Claim(Part):
     why: str | None = None
     """Why it does not come out here."""
     profiles: list[str] | None = None
-    """The profiles whose cells can tell; all of them without it."""
+    """The profiles that judge this claim; all of them without it."""
 
     @model_validator(mode="after")
     def _says_why(self) -> Claim:
@@ -135,7 +135,7 @@ class Profile(Part):
     """Other values for some axes, and fields of the lab."""
 
     like: str | None = None
-    """The profile whose axes, fields and claims are this one's, too, where it gives no others."""
+    """A profile with the default values of axes, fields and claims."""
     axes: dict[str, list[Value]] = Field(default_factory=dict)
     """By the axis' name: its values, or the names of its alternatives."""
     set: dict[str, Any] = Field(default_factory=dict)

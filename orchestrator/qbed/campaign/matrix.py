@@ -18,7 +18,7 @@ from qbed.campaign.overlaps import MISSING, Fields, fields, leaves, look, shown,
 from qbed.campaign.until import Until
 from qbed.config.overrides import parse_path
 from qbed.config.source import FieldPath, show_path
-from qbed.store.axis_values import QuantityColumn, quantity_columns
+from qbed.storage.axis_values import QuantityColumn, quantity_columns
 
 MOST_CELLS = 1_000_000
 

@@ -19,8 +19,9 @@ import numpy.ma  # pyarrow imports it with its first array: import it before a c
 import pyarrow as pa
 
 from qbed.base.errors import QbedError
+from qbed.telemetry.flow_samples import ABSENT, STATES
 from qbed.telemetry.tables import CELL_SCHEMAS, NAME, SCHEMAS, TableFile
-from qbed.telemetry.taps import SAMPLE_DTYPE, Records, spread
+from qbed.telemetry.taps import INTEGRALS, SAMPLE_DTYPE, Records, spread
 
 SMALL_ROWS = 4096
 SERIES = "queue_series"
@@ -87,14 +88,25 @@ def series_of(records: Records, ports: list[str]) -> Iterator[Any]:
     One record may stand for several intervals.
     """
     copied = [item.name for item in CELL_SCHEMAS[SERIES] if item.name in (SAMPLE_DTYPE.names or ())]
-    for samples in spread(records, ("id", *copied, "byte_ns", "packet_ns")):
+    for samples in spread(records, ("id", *copied)):
         columns = columns_of(samples, ports)
         interval = samples["interval_ns"].astype(np.float64)
         empty = interval == 0
-        for unit in ("byte", "packet"):
-            means = samples[f"{unit}_ns"] / np.where(empty, 1, interval)
-            columns[f"mean_{unit}s"] = pa.array(means, mask=empty)
+        for mean, integral in INTEGRALS.items():
+            columns[mean] = pa.array(samples[integral] / np.where(empty, 1, interval), mask=empty)
         yield table_of(CELL_SCHEMAS[SERIES], columns, samples)
+
+
+def flow_table(name: str, records: Records) -> Any:
+    """The samples of flows as a cell's table `name` (`tcp_info` or `rates`)."""
+    schema = CELL_SCHEMAS[name]
+    names = [item.name for item in schema if item.name not in ("flow", "time_ns", "state")]
+    columns = {one: pa.array(records[one], mask=records[one] == ABSENT) for one in names}
+    columns["flow"] = records["id"].astype(np.int32)
+    if "state" in schema.names:
+        known = (records["state"] >= 0) & (records["state"] < len(STATES))
+        columns["state"] = pa.array(STATES).take(pa.array(np.where(known, records["state"], len(STATES) - 1)))
+    return table_of(schema, columns, records)
 
 
 def columns_of(records: Records | Mapping[str, Any], ports: list[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -12,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from qbed.base.files import open_regular
 from qbed.base.json_files import Row
 from qbed.cells import sojourns, switches
-from qbed.cells.arrow import CellFile, columns_of, stored_samples, table_of
+from qbed.cells.arrow import CellFile, columns_of, flow_table, stored_samples, table_of
 from qbed.cells.ecn_coverage import PairEcn, marks_without_ecn
 from qbed.cells.exchanges import exchanges
 from qbed.cells.frames import interface_rows
@@ -29,7 +31,7 @@ from qbed.cells.windows import Windows
 from qbed.plan.model import Path, Plan
 from qbed.plan.ports import port_names
 from qbed.plan.workload import Flows
-from qbed.telemetry import probes, tables
+from qbed.telemetry import flow_samples, probes, tables
 from qbed.telemetry.console import kernel_warnings
 from qbed.telemetry.exchanges import EXCHANGES
 from qbed.telemetry.records import Counters, RecordError, read_counters, read_done, read_rows
@@ -46,6 +48,8 @@ from qbed.telemetry.wall import FILE, read_wall
 
 PROGRAMS = "programs.ndjson"
 BATCH_ROWS, BUFFERED_ROWS = 10_000, 1 << 16
+_TRACED_AS = {"tcp_info": "tcpinfo.ndjson", "rates": "rates.ndjson"}
+"""The names under which a trace covers flow samples. Renaming them would change every lock."""
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions that a record with unexpected fields or values raises."""
 ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
@@ -79,10 +83,7 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     if flows.probed or (out / probes.FILE).exists():
         _write(into, "probes", Probes(flows.probed).batches(out / probes.FILE))
     _write(into, "queues", [taps.queues(counters)])
-    if plan.flow_interval_ns:
-        _write(into, "tcp_info", _batches("tcp_info", read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson"))
-    if (out / "rates.ndjson").exists():
-        _write(into, "rates", _batches("rates", read_rows(out / "rates.ndjson"), "rates.ndjson"))
+    sampled = _store_flow_samples(plan, out / flow_samples.FILE, into)
     if (out / "routes.ndjson").exists():
         changes = map(_route_change, read_rows(out / "routes.ndjson"))
         _write(into, "routes", _batches("routes", changes, "routes.ndjson"))
@@ -117,7 +118,7 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     evidence.warnings.extend(switches.warnings(counters))
     evidence.warnings.extend(output.warnings)
     row = _totals(plan, taps, flows, evidence, counters, done.end_ns)
-    return row | {"trace_sha256": _trace(out)}
+    return row | {"trace_sha256": _trace(out, sampled)}
 
 
 def _store_sojourns(plan: Plan, found: sojourns.Sojourns, into: File) -> None:
@@ -126,11 +127,44 @@ def _store_sojourns(plan: Plan, found: sojourns.Sojourns, into: File) -> None:
         _write(into, "sojourn_windows", [_table_of("sojourn_windows", found.windows(), "taps.bin")])
 
 
-def _trace(out: File) -> str:
-    """SHA-256 over the guest's taps, captures and records. Counters are left out: they follow from the packets."""
+def _store_flow_samples(plan: Plan, path: File, into: File) -> dict[str, str]:
+    """Write the tables of flow samples; returns their part of the trace."""
+    if not plan.flow_interval_ns:
+        return {}
+    traces = {"tcp_info": hashlib.sha256()}
+    if any(workload.transport == "rate" for workload in plan.workloads):
+        traces["rates"] = hashlib.sha256()
+    with contextlib.ExitStack() as stack:
+        files = {name: stack.enter_context(CellFile(into / f"{name}.arrow")) for name in traces}
+        for name, records in flow_samples.read_flow_samples(path):
+            if name not in files:
+                raise RecordError(f"{path.name}: samples for `{name}`, but the plan has no such flows")
+            table = flow_table(name, records)
+            files[name].add(table)
+            traces[name].update(_json_lines(table))
+    return {_TRACED_AS[name]: digest.hexdigest() for name, digest in traces.items()} if path.exists() else {}
+
+
+def _json_lines(table: Any) -> bytes:
+    """The rows as compact JSON objects, one a line: the form in which a trace covers flow samples."""
+    parts: list[Any] = []
+    for name in table.column_names:
+        texts = pc.fill_null(pc.cast(table[name].combine_chunks(), pa.string()), "null")
+        if table.schema.field(name).type == pa.string():
+            texts = pc.binary_join_element_wise('"', texts, '"', "")
+        parts += [f',"{name}":', texts]
+    parts[0] = "{" + parts[0][1:]
+    return "".join(pc.binary_join_element_wise(*parts, "}\n", "").to_pylist()).encode()
+
+
+def _trace(out: File, sampled: dict[str, str]) -> str:
+    """SHA-256 over the guest's taps, captures and records. Counters are left out: they follow from the packets.
+
+    `sampled`: the hashes of flow samples, by name.
+    """
     patterns = ("taps.bin", probes.FILE, EXCHANGES, "*.ndjson", "*.pcap")
-    names = sorted(path.name for pattern in patterns for path in out.glob(pattern))
-    return hashlib.sha256("".join(f"{name} {_sha256(out / name)}\n" for name in names).encode()).hexdigest()
+    hashes = {path.name: _sha256(path) for pattern in patterns for path in out.glob(pattern)} | sampled
+    return hashlib.sha256("".join(f"{name} {hashes[name]}\n" for name in sorted(hashes)).encode()).hexdigest()
 
 
 def _sha256(path: File) -> str:
@@ -477,8 +511,3 @@ class _Taps:
             "role": queue.role,
             "discipline": discipline(queue.scheme, known),
         }
-
-
-def rows_of(name: str, rows: Iterable[Row]) -> Any:
-    """An Arrow table of a cell from the guest's rows; `RecordError` if they do not fit the schema."""
-    return _table_of(name, rows, name)

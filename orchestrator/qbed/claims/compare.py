@@ -14,7 +14,7 @@ from qbed.campaign.axes import Value
 from qbed.campaign.bands import Band
 from qbed.campaign.file import Campaign
 from qbed.claims.judge import Verdict, connect, judge_all
-from qbed.store.run_folder import RunFolder
+from qbed.storage.run_folder import RunFolder
 
 EXACTLY = Band()
 ROUNDING = 1e-12

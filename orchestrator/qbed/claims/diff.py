@@ -23,8 +23,8 @@ from qbed.claims.first_difference import (
     first_total,
 )
 from qbed.claims.sql import confined, quoted
-from qbed.store.identity import StoreError, read_identity
-from qbed.store.run_folder import RunFolder
+from qbed.storage.identity import StoreError, read_identity
+from qbed.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection

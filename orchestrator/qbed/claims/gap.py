@@ -15,8 +15,8 @@ from qbed.base.json_files import write_json
 from qbed.campaign.bands import METRICS, Band
 from qbed.claims.judge import connect
 from qbed.claims.sql import Connection
-from qbed.store.identity import ran_on
-from qbed.store.run_folder import RunFolder
+from qbed.storage.identity import ran_on
+from qbed.storage.run_folder import RunFolder
 
 FILE, TEXT = "gap.json", "gap.md"
 LATE_SHARE_OF_RTT = 0.02

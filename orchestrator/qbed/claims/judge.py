@@ -23,9 +23,9 @@ from qbed.base.json_files import read_json
 from qbed.campaign.file import Campaign, Claim
 from qbed.campaign.until import STUDENT_95
 from qbed.claims.sql import Connection, checked, confined, first_rows, foreseen, one_line, quoted, text
-from qbed.store.axis_values import quantity_columns
-from qbed.store.checksums import check_merged
-from qbed.store.run_folder import CLAIMS, RunFolder
+from qbed.storage.axis_values import quantity_columns
+from qbed.storage.checksums import check_merged
+from qbed.storage.run_folder import CLAIMS, RunFolder
 from qbed.telemetry import tables
 
 MACROS = (

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from qbed.campaign.bands import METRICS
 from qbed.cells.arrow import read_cell
-from qbed.store.checksums import read_cell_record
-from qbed.store.run_folder import RunFolder
+from qbed.storage.checksums import read_cell_record
+from qbed.storage.run_folder import RunFolder
 from qbed.telemetry import tables
 
 

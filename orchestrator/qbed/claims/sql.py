@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from qbed.store.run_folder import SPILL
+from qbed.storage.run_folder import SPILL
 
 Connection = duckdb.DuckDBPyConnection
 

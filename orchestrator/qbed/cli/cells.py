@@ -21,7 +21,7 @@ def cells(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """List the cells that have ended, with their axes, how they went and what came out; also while the run goes on."""
-    from qbed.store.listing import Listing, lines
+    from qbed.storage.listing import Listing, lines
 
     listing = Listing(folder)
     try:

@@ -41,7 +41,7 @@ def merge(
     """
     from qbed.runs.executor.local import LocalExecutor
     from qbed.runs.experiment import RunOptions, prepare, run_campaign
-    from qbed.store.run_folder import RunFolder
+    from qbed.storage.run_folder import RunFolder
 
     wishes = RunOptions(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), store=False,

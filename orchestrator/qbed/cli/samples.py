@@ -48,7 +48,7 @@ def samples(
 def _deliver(what: str, follow: bool, influx: str | None, ndjson: Path | None) -> None:
     from qbed.live.exporter import deliver, deliver_lab
     from qbed.live.samples import find
-    from qbed.store.identity import IDENTITY
+    from qbed.storage.identity import IDENTITY
 
     whole = True
     for address in sinks(influx, ndjson):

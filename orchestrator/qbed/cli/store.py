@@ -13,7 +13,7 @@ from qbed.base import terminal
 from qbed.cli.run import parse_space
 
 if TYPE_CHECKING:  # loading it takes longer than most commands
-    from qbed.store.cell_store import CellStore
+    from qbed.storage.cell_store import CellStore
 
 commands = typer.Typer(help="The finished cells that no run runs again.", no_args_is_help=True)
 
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def _store() -> CellStore:
     from qbed.base.errors import QbedError
-    from qbed.store.cell_store import default_store
+    from qbed.storage.cell_store import default_store
 
     found = default_store()
     if found is None:

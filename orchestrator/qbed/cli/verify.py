@@ -20,9 +20,9 @@ def verify(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run fol
 
     One line for each file that is damaged or missing. Exit status: 0, all is as it was written; 1, it is not.
     """
-    from qbed.store.checksums import REMEDY
-    from qbed.store.identity import StoreError
-    from qbed.store.run_folder import RunFolder
+    from qbed.storage.checksums import REMEDY
+    from qbed.storage.identity import StoreError
+    from qbed.storage.run_folder import RunFolder
 
     damaged = 0
     try:

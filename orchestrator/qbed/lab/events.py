@@ -112,13 +112,13 @@ class Event(Strict):
     Mahimahi's milliseconds in which a packet may leave. When it ends, the last rate stays.
     """
     queue: str | None = None
-    """The end of a link (`s1>s2`, `s1>*`) whose queue gets other parameters."""
+    """The end of a link (`s1>s2`, `s1>*`): its queue gets other parameters."""
     settings: QueueSettings | None = Field(default=None, alias="set")
     """These parameters of the queue's scheme, and its buffer; all others stay as they are."""
     host: str | None = None
     """A host's name, glob or range."""
     tcp: CongestionControl | None = None
-    """Its congestion control from then on, also of flows under way; flows whose workload names one keep theirs."""
+    """Its congestion control from then on, also for current flows, unless their workload names one."""
 
     @model_validator(mode="after")
     def _one_thing(self) -> "Event":

@@ -151,14 +151,14 @@ class Observe(Strict):
     """
     sojourn: StrictBool = False
     """Whether to count how long packets waited in each queue, by the ECN and DSCP fields with which they came
-    (docs/sojourn.md); where a queue has a series, also in each of its intervals.
+    (docs/measuring.md); where a queue has a series, also in each of its intervals.
     """
     start: Annotated[Duration | None, Field(alias="from", examples=["20 ms"])] = None
     """With `until`, or alone: one window by the name `main`, as `windows: {main: {from: ..., until: ...}}`."""
     until: Annotated[Duration | None, Field(examples=["80 ms"])] = None
     """Where that window ends; without it, with the lab."""
     windows: dict[WindowName, Window] = Field(default_factory=dict, max_length=MAX_WINDOWS - 1)
-    """Spans of the run for which queues and flows are summed up beside the whole (docs/windows.md), by their names."""
+    """Spans of the run with separate sums of queues and flows (docs/measuring.md), by their names."""
 
     @property
     def all_windows(self) -> dict[str, Window]:
@@ -217,7 +217,7 @@ class Lab(Strict):
     """Programs that run on nodes while the lab does, besides what `workload` sends."""
     events: list[Event] = Field(default_factory=list, max_length=10_000)
     """Changes during the run: links that fail, recover or change their rate, queue parameters, hosts' congestion
-    control (docs/events.md).
+    control (docs/workloads.md).
     """
     observe: Observe = Field(default_factory=Observe)
     """Recording of queues and flows."""

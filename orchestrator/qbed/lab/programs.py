@@ -59,7 +59,7 @@ Argument = Annotated[str | int | float, Field(union_mode="left_to_right")]
 
 
 class Program(Strict):
-    """A program that runs on nodes of the lab as part of its workload (docs/programs.md)."""
+    """A program that runs on nodes of the lab as part of its workload (docs/workloads.md)."""
 
     on: Hosts
     """The nodes, hosts or switches, on which it is started, once on each."""

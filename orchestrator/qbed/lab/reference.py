@@ -4,6 +4,7 @@
 import copy
 import inspect
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -43,17 +44,17 @@ _INTRODUCTION = """\
 A lab is a folder with a `lab.yml`. Editors check and complete it with the JSON Schema
 [lab.schema.json](lab.schema.json): `# yaml-language-server: $schema=../../docs/lab.schema.json` as its first line.
 
-Quantities carry their units, zero as well: durations in ns, us, ms, s, min; rates in bit/s, kbit/s, Mbit/s, Gbit/s,
+Quantities have units, also zero: durations in ns, us, ms, s, min; rates in bit/s, kbit/s, Mbit/s, Gbit/s,
 Tbit/s; sizes in B, KB, MB, GB (powers of 1000) and KiB, MiB, GiB (powers of 1024); queue lengths in sizes or in
-packets. Lengths of queues in bytes count frames with their 14-byte Ethernet header. Values are exact: `0.5 ns` is
+packets. Queue lengths in bytes count frames with their 14-byte Ethernet header. Values are exact: `0.5 ns` is
 refused. `on` and `off` are words (YAML 1.2).
 
-Hosts, switches and links are meant by name, by glob (`h*`, `rack?`), or by range (`h1..h10`). The end of a link is
-written `h1>s1`: at h1, sending towards s1. Where several entries give the same setting, the more specific kind of key
-wins: `default`, then a layer, globs and ranges, names, globs of ends, single ends; within a kind the later entry.
+Hosts, switches and links are selected by name, by glob (`h*`, `rack?`), or by range (`h1..h10`). The end of a link is
+written `h1>s1`: at h1, sending towards s1. If several entries give the same setting, the more specific kind of key
+wins: `default`, then a layer, globs and ranges, names, globs of ends, single ends. Within a kind, the later entry wins.
 
-Any field can be set from outside by its path, by `--set` or as an axis of a campaign: `links.default.rate`,
-`switches.r1>s2.scheme`, `workload[0].incast.senders`; a part with dots stands in quotes (`hosts."h1..h4".tcp`).
+Any field can be set by its path, by `--set` or as an axis of a campaign: `links.default.rate`, `switches.r1>s2.scheme`,
+`workload[0].incast.senders`. A part with dots is in quotes (`hosts."h1..h4".tcp`).
 """
 
 
@@ -171,7 +172,7 @@ def _references(place: Schema, suffix: str = "") -> Iterator[tuple[str, str]]:
 def _table(heading: str, place: Schema, title: str = "") -> str:
     lines = [
         f"{heading}\n",
-        place.get("description", ""),
+        textwrap.fill(place.get("description", ""), 120, break_long_words=False, break_on_hyphens=False),
         "",
         "| field | value | default | meaning |",
         "|---|---|---|---|",

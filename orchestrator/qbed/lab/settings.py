@@ -170,7 +170,7 @@ class SwitchSettings(QueueSettings):
     """P4 program of the switch: a scheme with a P4 program (`stamp`), or a path beside the lab file (`./mine.p4`, with
     p4c's output `mine.json` and `mine.p4info.txtpb` beside it). Only for a whole switch.
     """
-    parking: RecirculationSettings | None = None
+    recirculation: RecirculationSettings | None = None
     """Recirculation port of a P4 switch. `qcn` and `abq` always have one. Only for a whole switch."""
     tables: dict[str, list[EntrySettings]] | None = None
     """Table entries of a user-supplied program, by the tables' names in P4Info."""
@@ -181,7 +181,7 @@ class SwitchSettings(QueueSettings):
     groups: dict[int, list[Value]] | None = None
     """Multicast groups of a user-supplied program: `{1: [">h1", ">h2"]}`."""
     controller: Annotated[str, BeforeValidator(_switch), Field(examples=["./mine.py"])] | None = None
-    """Script beside the lab file that controls a P4 switch by P4Runtime during the run (docs/p4runtime.md); `off`:
+    """Script beside the lab file that controls a P4 switch by P4Runtime during the run (docs/p4.md); `off`:
     none.
     """
     engine: P4Engine | None = None
@@ -240,9 +240,9 @@ class HostSettings(Strict):
     """Settings of a host: its TCP, its rate controller and the queue of its network card."""
 
     tcp: CongestionControl | None = None
-    """Congestion control of its flows, unless their workload says another. `dctcp1` is qbed's own: DCTCP (g 1/16) whose
-    alpha begins at 0 and whose window may fall to one segment; as a receiver it acknowledges each segment at once.
-    `dctcp_ect1` is the same with ECT(1), the codepoint of L4S, in all packets but the SYNs.
+    """Congestion control of its flows, unless their workload names another. `dctcp1` is a DCTCP of qbed (g 1/16): its
+    alpha starts at 0, its window may fall to one segment, and its receiver acknowledges each segment at once.
+    `dctcp_ect1` is `dctcp1` with ECT(1), the codepoint of L4S, in all packets except SYNs.
     """
     ecn: Annotated[Literal["on", "off", "default"], BeforeValidator(_switch)] | None = None
     """Whether TCP asks for ECN; `default`: only where the congestion control needs it, and whenever the peer asks."""

@@ -16,8 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from qbed.cells.arrow import read_cell, series_of
-from qbed.cells.store_cell import rows_of
+from qbed.cells.arrow import flow_table, read_cell, series_of
 from qbed.live.points import (
     MOST_FLOWS,
     MOST_SERIES,
@@ -32,16 +31,17 @@ from qbed.live.points import (
 )
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.store.checksums import DamagedError, read_cell_record
-from qbed.store.identity import ran_on, read_identity
+from qbed.storage.checksums import DamagedError, read_cell_record
+from qbed.storage.identity import ran_on, read_identity
 from qbed.substrates import substrate
-from qbed.telemetry.tail import Growing
+from qbed.telemetry.flow_samples import FIELDS
+from qbed.telemetry.tail import SampleFiles
 
 _NAME = re.compile(r"(\d{6,9})(\.tmp|\.failed)?")
 BATCH_ROWS = 10_000
 TOTALS = "totals"
 """The table name under which the delivery log records the points of an ended cell."""
-SAMPLED = ("queue_series", "tcp_info", "rates")
+SAMPLED = ("queue_series", *FIELDS)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Running:
             for queue, port in zip(plan.queues, ports, strict=True)
         ]
         self._ports = ports
-        self._files = Growing(folder, len(plan.queues), plan.most_samples, as_written=True)
+        self._files = SampleFiles(folder, len(plan.queues), plan.most_samples)
         self._origin = origin
         self._at = dict.fromkeys(SAMPLED, 0)
 
@@ -140,10 +140,14 @@ class Running:
             yield from _pieces(name, table, at, seen.get(name, 0), self._origin, self.queues)
 
     def _tables(self) -> Iterator[tuple[str, Any]]:
-        for records in self._files.queues():
-            yield from (("queue_series", table) for table in series_of(records, self._ports))
-        for name, rows in self._files.flows():
-            yield name, rows_of(name, rows)
+        for name, records in self._files.queues.rest():
+            if name == "queue_series":
+                yield from ((name, table) for table in series_of(records, self._ports))
+        for name, records in self._files.flows.rest():
+            yield name, flow_table(name, records)
+
+    def close(self) -> None:
+        self._files.close()
 
 
 def _pieces(name: str, table: Any, at: int, seen: int, origin: Origin, queues: list[Queue]) -> Iterator[Piece]:

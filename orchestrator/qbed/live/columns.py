@@ -5,7 +5,7 @@ bounded whatever the lab samples. A column may be sent in two pieces, which the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,11 @@ def width_of(duration_ns: int) -> int:
     return max(1, -(-duration_ns // BINS))
 
 
-def portions(records: Any) -> list[Any]:
-    """Records in parts that stand for not much more than so many columns of queues each."""
-    wide = np.minimum(records["steady"].astype(np.int64), COLUMNS) + 1
-    parts: list[Any] = np.split(records, np.flatnonzero(np.diff(wide.cumsum() // _MOST_ROWS)) + 1)
-    return parts
+def portions(steady: Any) -> list[slice]:
+    """Parts of samples that represent about `_MOST_ROWS` columns of queues each. `steady`: the field of the samples."""
+    wide = np.minimum(steady.astype(np.int64), COLUMNS) + 1
+    ends = [*(np.flatnonzero(np.diff(wide.cumsum() // _MOST_ROWS)) + 1).tolist(), len(steady)]
+    return [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def binned(queue: Any, samples: Mapping[str, Any], width_ns: int) -> Columns:
@@ -130,16 +130,14 @@ class Flows:
         self._width_ns = width_ns
         self._known: set[int] = set()
 
-    def rates(self, flow: Any, time_ns: Any, bps: Callable[[Any], Any]) -> Columns:
-        """Each flow's last rate of each column, from rows in the order of time; `bps` gives that of some rows, by their
-        numbers: NaN where none is said.
-        """
+    def rates(self, flow: Any, time_ns: Any, bps: Any) -> Columns:
+        """Each flow's last rate in each column, from samples in the order of time. A negative rate is absent."""
         rows = np.flatnonzero((time_ns >= 0) & (time_ns < COLUMNS * self._width_ns) & (flow < 1 << 32))
         keys = flow[rows] * COLUMNS + time_ns[rows] // self._width_ns
         order = np.argsort(keys, kind="stable")
         last = order[np.flatnonzero(np.diff(keys[order], append=-1))]
-        values = bps(rows[last])
-        shown = ~np.isnan(values) & self._takes(keys[last] // COLUMNS)
+        values = bps[rows[last]]
+        shown = (values >= 0) & self._takes(keys[last] // COLUMNS)
         if not shown.any():
             return {}
         keys = keys[last][shown]

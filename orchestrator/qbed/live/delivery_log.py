@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from qbed.base.json_files import read_json, write_json
 from qbed.live.points import Origin
-from qbed.store.identity import read_identity
+from qbed.storage.identity import read_identity
 
 FOLDER = "telemetry"
 RUN = "run.json"

@@ -38,8 +38,8 @@ from qbed.live.points import Origin, Points, claim_points, machine_points
 from qbed.live.sinks import NotTakenError, Sink, SinkError
 from qbed.live.sinks.influx import Influx
 from qbed.live.sinks.ndjson import File
-from qbed.store.checksums import check_merged
-from qbed.store.run_folder import CLAIMS
+from qbed.storage.checksums import check_merged
+from qbed.storage.run_folder import CLAIMS
 
 POLL_S = 0.2
 CELLS_A_ROUND = 20
@@ -154,7 +154,7 @@ class Exporter:
         """Send the points of running cells, then of ended cells; returns whether there were any."""
         running, ended = self._cells.look()
         for gone in self._running.keys() - running:
-            del self._running[gone]
+            self._running.pop(gone).close()
         found = False
         open_cells = sorted(ended.keys() - self._log.done - self._damaged)
         self._measure(len(running), len(ended), len(open_cells))
@@ -283,6 +283,9 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
             time.sleep(POLL_S)
     except SinkTimeoutError:
         left = 1
+    finally:
+        for one in streams:
+            one.close()
     return Delivery(sink.name, given, left, 0, sender.why)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell's tables as points of time series; docs/telemetry.md names the measurements, tags and fields.
+"""A cell's tables as points of time series; docs/service.md names the measurements, tags and fields.
 
 A measurement has the same tags in every point, and no field has a tag's name: InfluxDB 3 makes tables of them. Points
 with equal tags and times are one point, and equal cells give equal points: what is sent twice is there once.
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from qbed.base.json_files import Row
+from qbed.telemetry.taps import SAMPLE_FIELDS
 
 EPOCH_NS = 946_684_800 * 10**9
 """2000-01-01, midnight in UTC: the beginning of every cell."""
@@ -39,10 +40,6 @@ MOST_SERIES = 200_000
 """The most series of samples, totals and statistics of one run. Of cells beyond, only results are sent."""
 MOST_FLOWS = 100
 """Flows of a cell whose samples are sent: those that began first."""
-_SAMPLED = (
-    *("interval_ns", "mean_bytes", "mean_packets", "min_bytes", "max_bytes", "min_packets", "max_packets"),
-    *("enqueued", "dequeued", "dropped", "marked", "dequeued_bytes"),
-)
 _TOTAL = ("mean_bytes", "mean_packets", "max_bytes", "max_packets", "sent_packets", "sent_bytes", "dropped_packets")
 
 
@@ -92,7 +89,7 @@ class Queue:
 def queue_points(table: Any, origin: Origin, queues: list[Queue]) -> Points:
     """Rows of `queue_series`."""
     tags = [origin.tags | queue.tags for queue in queues]
-    fields = {"t_us": _us(table["time_ns"]), **{name: _one(table[name]) for name in _SAMPLED}}
+    fields = {"t_us": _us(table["time_ns"]), **{name: _one(table[name]) for name in SAMPLE_FIELDS}}
     return Points("queue", tags, _one(table["queue"]), fields, _stretched(table["time_ns"]))
 
 

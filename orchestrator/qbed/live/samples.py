@@ -12,35 +12,28 @@ import heapq
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from qbed.base.json_files import Row
+from qbed.cells.arrow import flow_table
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.store.checksums import check_cell, has_checksums
-from qbed.store.identity import ran_on
+from qbed.storage.checksums import check_cell, has_checksums
+from qbed.storage.identity import ran_on
 from qbed.substrates import Samples, SessionError, substrate, substrates
-from qbed.telemetry.tail import Growing
-from qbed.telemetry.taps import OPERATIONS, Records
+from qbed.telemetry.flow_samples import Batch
+from qbed.telemetry.tail import PIECE_BYTES, SampleFiles
+from qbed.telemetry.taps import EVENT_FIELDS, INTEGRALS, OPERATIONS, SAMPLE_FIELDS, Records, spread
 
 POLL_S = 0.2
-_QUEUE = (
-    "min_bytes",
-    "max_bytes",
-    "min_packets",
-    "max_packets",
-    "enqueued",
-    "dequeued",
-    "dropped",
-    "marked",
-    "dequeued_bytes",
-)
-
-_PACKET = ("bytes", "ecn", "queue_bytes", "queue_packets", "packet", "payload", "sport", "dport", "tcp_seq", "tcp_ack")
-
+MIN_PIECE_BYTES = 1 << 14
+EXPANDED_ROWS = 256
+"""Rows of a queue that are expanded at once."""
 _LOST = ("interface_dropped", "socket_dropped", "device_dropped")
-
-UNITS = ("byte", "packet")
 
 
 @dataclass(frozen=True)
@@ -76,18 +69,26 @@ def find(what: str) -> Running:
 
 
 def stream(running: Running, *, follow: bool) -> Iterator[Row]:
-    """The clock, then every sample, in the order of time of what could be read at once. `follow`: until it ends."""
+    """The clock, then every sample. `follow`: until the lab ends.
+
+    The files are read in pieces, and merged by time. Samples are in the order of time within a piece of a file.
+    """
     plan = plan_of(running)
     samples = running.samples(plan)
     yield samples.clock
-    tails = [_Tail(plan, part) for part in samples.parts]
-    while True:
-        alive = running.alive()
-        rows = heapq.merge(*(sorted(tail.rows(), key=_time) for tail in tails), key=_time)
-        yield from rows
-        if not follow or not alive:
-            return
-        time.sleep(POLL_S)
+    piece_bytes = max(MIN_PIECE_BYTES, PIECE_BYTES // len(samples.parts))
+    rows = _Rows(plan)
+    parts = [SampleFiles(part, len(plan.queues), piece_bytes=piece_bytes) for part in samples.parts]
+    try:
+        while True:
+            alive = running.alive()
+            yield from heapq.merge(*(source for part in parts for source in rows.sources(part)), key=_time)
+            if not follow or not alive:
+                return
+            time.sleep(POLL_S)
+    finally:
+        for part in parts:
+            part.close()
 
 
 def plan_of(running: Running) -> Plan:
@@ -104,43 +105,53 @@ def _time(row: Row) -> int:
     return int(row["time_ns"])
 
 
-class _Tail:
-    """The growing files of one folder."""
+class _Rows:
+    """Turns batches of records into rows, one by one."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._ports = port_names(plan)
-        self._files = Growing(folder, len(plan.queues))
         self._interfaces = {
             (end.node, end.interface): self._ports[end.queue] for link in plan.links for end in (link.a, link.b)
         }
 
-    def rows(self) -> Iterator[Row]:
-        """New samples since the last call."""
-        for run in self._files.runs():
-            if run.kind == "samples":
-                yield from self._queues(run.records)
-            elif run.kind == "events":
-                yield from self._packets(run.records)
-        for _, rows in self._files.flows():
-            yield from ({"sample": "flow", **row} for row in rows)
-        for rows in self._files.interfaces():
-            yield from map(self._interface, rows)
+    def sources(self, files: SampleFiles) -> Iterator[Iterator[Row]]:
+        """New rows of each of the files."""
+        for file in (files.queues, files.flows):
+            yield chain.from_iterable(map(self._merged, file.pieces()))
+        yield map(self._interface, files.frames.rest())
+
+    def _merged(self, batches: list[Batch]) -> Iterator[Row]:
+        """The rows of a piece of a file, in the order of time."""
+        tables: dict[str, list[Records]] = {}
+        for table, records in batches:
+            tables.setdefault(table, []).append(records)
+        return heapq.merge(*(self._rows(table, np.concatenate(parts)) for table, parts in tables.items()), key=_time)
+
+    def _rows(self, table: str, records: Records) -> Iterator[Row]:
+        if table == "queue_series":
+            records = records[np.argsort(records["id"], kind="stable")]
+            queues = np.split(records, np.flatnonzero(np.diff(records["id"])) + 1)
+            return heapq.merge(*map(self._queue, queues), key=_time)
+        if table == "queue_events":
+            return map(self._packet, records[np.argsort(records["time_ns"], kind="stable")])
+        return ({"sample": "flow", **row} for row in flow_table(table, records).to_pylist())
+
+    def _queue(self, records: Records) -> Iterator[Row]:
+        """The samples of one queue."""
+        port = self._ports[int(records["id"][0])]
+        names = ("time_ns", *(INTEGRALS.get(name, name) for name in SAMPLE_FIELDS))
+        for columns in spread(records, names, EXPANDED_ROWS):
+            for time_ns, interval, *values in zip(*(columns[name].tolist() for name in names), strict=True):
+                row = dict(zip(SAMPLE_FIELDS, (interval, *values), strict=True))
+                row |= {name: row[name] / interval if interval else None for name in INTEGRALS}
+                yield {"sample": "queue", "port": port, "time_ns": time_ns, **row}
+
+    def _packet(self, record: Any) -> Row:
+        row: Row = {"sample": "packet", "port": self._ports[int(record["id"])], "time_ns": int(record["time_ns"])}
+        row |= {"op": OPERATIONS[int(record["op"])]}
+        return row | {name: int(record[name]) for name in EVENT_FIELDS}
 
     def _interface(self, row: Row) -> Row:
         port = self._interfaces[row["node"], row["interface"]]
         lost = {name: int(row[name]) for name in _LOST}
         return {"sample": "interface", "port": port, "time_ns": int(row["time_ns"]), **lost}
-
-    def _queues(self, records: Records) -> Iterator[Row]:
-        for record in records:
-            interval = int(record["interval_ns"])
-            row: Row = {"sample": "queue", "port": self._ports[int(record["id"])], "time_ns": int(record["time_ns"])}
-            row |= {"interval_ns": interval}
-            row |= {f"mean_{unit}s": int(record[f"{unit}_ns"]) / interval if interval else None for unit in UNITS}
-            yield row | {name: int(record[name]) for name in _QUEUE}
-
-    def _packets(self, records: Records) -> Iterator[Row]:
-        for record in records:
-            row: Row = {"sample": "packet", "port": self._ports[int(record["id"])], "time_ns": int(record["time_ns"])}
-            row |= {"op": OPERATIONS[int(record["op"])]}
-            yield row | {name: int(record[name]) for name in _PACKET}

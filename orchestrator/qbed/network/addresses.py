@@ -17,6 +17,7 @@ _HOST_BASE4, _CORE_BASE4 = 10 << 24, (10 << 24) | (1 << 23)
 _HOST_BASE6, _CORE_BASE6 = 0xFD00 << 112, (0xFD00 << 112) | (1 << 64)
 Side = Literal["a", "b"]
 Family = Literal[4, 6]
+ADDRESS_BITS: dict[Family, int] = {4: 32, 6: 128}
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,13 @@ class Number:
     offset: int
     core: bool = False
 
-    def text(self, family: Family) -> str:
+    def value(self, family: Family) -> int:
         if family == 4:
-            return show4((_CORE_BASE4 if self.core else _HOST_BASE4) + self.offset)
-        return show6((_CORE_BASE6 if self.core else _HOST_BASE6) + self.offset)
+            return (_CORE_BASE4 if self.core else _HOST_BASE4) + self.offset
+        return (_CORE_BASE6 if self.core else _HOST_BASE6) + self.offset
+
+    def text(self, family: Family) -> str:
+        return (show4 if family == 4 else show6)(self.value(family))
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,12 @@ class Block:
     offset: int
     bits: int
 
+    def length(self, family: Family) -> int:
+        """The length of the prefix."""
+        return ADDRESS_BITS[family] - self.bits
+
     def prefix(self, family: Family) -> str:
-        return f"{Number(self.offset).text(family)}/{(32 if family == 4 else 128) - self.bits}"
+        return f"{Number(self.offset).text(family)}/{self.length(family)}"
 
 
 def show4(value: int) -> str:

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table entries of P4 programs, and the inputs from which a scheme's `p4/entries.py` makes them (docs/p4.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
+from pydantic.dataclasses import dataclass
 
 from qbed.config.units import Amount
 
 QUEUE_LENGTH_MAX = (1 << 19) - 1
 """The largest value of v1model's `enq_qdepth` and `deq_qdepth`, in packets."""
+
+_LARGEST_INT = (1 << 64) - 1
+_FORBID = ConfigDict(extra="forbid")
 
 Values = Mapping[str, Any]
 """A port's effective parameters of the scheme (scheme.yml), by name, in base units."""
@@ -26,17 +29,65 @@ class SettingError(ValueError):
         self.parameter = parameter
 
 
-@dataclass(frozen=True)
+def plan_number(number: int) -> int | str:
+    """A number as it is in plan.json: above 64 bits as hexadecimal text, since not every reader has larger integers."""
+    return number if number <= _LARGEST_INT else hex(number)
+
+
+def _from_plan(value: Any) -> Any:
+    return int(value, 16) if isinstance(value, str) and value.startswith("0x") else value
+
+
+Number = Annotated[int, BeforeValidator(_from_plan), PlainSerializer(plan_number)]
+"""An unsigned integer of any width."""
+
+
+@dataclass(frozen=True, config=_FORBID)
+class Prefix:
+    """A match of the kind lpm."""
+
+    value: Number
+    prefix: int
+    """The number of leading bits that are compared."""
+
+
+@dataclass(frozen=True, config=_FORBID)
+class Masked:
+    """A match of the kind ternary."""
+
+    value: Number
+    mask: Number
+
+
+@dataclass(frozen=True, config=_FORBID)
+class Range:
+    """A match of the kind range, with both bounds."""
+
+    low: Number
+    high: Number
+
+
+Match = Number | Prefix | Masked | Range
+"""The match of one key field; a number is a match of the kind exact or optional."""
+
+
+@dataclass(frozen=True, config=_FORBID)
 class Entry:
-    """An entry of a table, or, without a key, the table's default action."""
+    """An entry of a table, or, without a key, the table's default action. Names are the program's, values are numbers.
+
+    The plan has it in this form; a key field that is left out matches any value.
+    """
 
     table: str
     action: str
-    arguments: Mapping[str, int | str]
-    key: Mapping[str, int | str] | None = None
-    """Numbers, or text in the plan's form: `10.0.0.0/8`, `5..9`."""
+    arguments: Mapping[str, Number]
+    key: Mapping[str, Match] | None = None
     priority: int = 0
     """If several entries match, the one with the highest priority applies."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value not in (None, 0)}
 
 
 @dataclass(frozen=True)

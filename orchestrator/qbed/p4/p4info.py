@@ -16,7 +16,7 @@ class InfoError(ValueError):
 
 
 @dataclass(frozen=True)
-class Match:
+class MatchField:
     """A field of a table's key."""
 
     name: str
@@ -43,7 +43,7 @@ class Table:
 
     name: str
     alias: str
-    matches: Mapping[str, Match]
+    matches: Mapping[str, MatchField]
     actions: tuple[Action, ...]
     size: int
     constant: bool
@@ -93,7 +93,7 @@ class P4Info:
     def with_widths(self, program: Widths) -> "P4Info":
         """Return the same objects with the program's widths."""
 
-        def match(table: Table, one: Match) -> Match:
+        def match(table: Table, one: MatchField) -> MatchField:
             return replace(one, width=program.keys.get((table.name, one.name), one.width))
 
         def action(one: Action) -> Action:
@@ -161,7 +161,9 @@ def _names(message: Message) -> tuple[str, str]:
 
 
 def _table(message: Message, actions: Mapping[str, Message]) -> Table:
-    matches = (Match(one["name"][0], _bitwidth(one), one["match_type"][0]) for one in message.get("match_fields", []))
+    matches = (
+        MatchField(one["name"][0], _bitwidth(one), one["match_type"][0]) for one in message.get("match_fields", [])
+    )
     refs = [(actions[ref["id"][0]], ref.get("scope", ["TABLE_AND_DEFAULT"])[0]) for ref in message["action_refs"]]
     return Table(
         *_names(message),

@@ -31,7 +31,7 @@ FORWARDING = {
 
 USER_FIELDS = ("tables", "initial", "clones", "groups")
 """Fields for the tables of a user-supplied program."""
-SWITCH_FIELDS = ("kind", "program", "parking", "controller", "engine", *USER_FIELDS)
+SWITCH_FIELDS = ("kind", "program", "recirculation", "controller", "engine", *USER_FIELDS)
 """Fields that apply to the switch, not to a port."""
 
 
@@ -60,7 +60,7 @@ class Programs:
             if kind == "linux" and name in SWITCH_FIELDS[1:] and value != "off":
                 text = "the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"
                 self.problems.not_read(field_path, text)
-            elif name in SWITCH_FIELDS and name != "parking":
+            elif name in SWITCH_FIELDS and name != "recirculation":
                 self.problems.read(field_path)
         if kind == "linux":
             return None
@@ -181,7 +181,7 @@ def recirculation_of(
     given: Layer, default: RecirculationPort | None, links: int, program: Program, problems: Problems
 ) -> RecirculationPort | None:
     """Return a switch's recirculation port: the file's settings over the program's defaults."""
-    setting = given.get("parking")
+    setting = given.get("recirculation")
     if setting is not None and default is None:
         if program.scheme is not None:
             text = f"the program of `{program.scheme}` has no use for a port without a link: not used; expected none"

@@ -14,13 +14,12 @@ from qbed.config.layers import Layer
 from qbed.config.problems import Problems
 from qbed.config.source import FieldPath
 from qbed.lab.settings import EntrySettings
-from qbed.p4.entry import Entry
-from qbed.p4.p4info import Action, Match, P4Info, Register, Table
+from qbed.p4.entry import Entry, Masked, Match, Prefix, Range
+from qbed.p4.p4info import Action, MatchField, P4Info, Register, Table
 
 _STEPS = 20  # Problems.spend, for one entry
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _NUMBER = re.compile(r"[0-9]{1,80}|0x[0-9A-Fa-f]{1,640}")
-_LARGEST_INT = (1 << 64) - 1
 _MAX_GROUP, _MAX_SESSION = 65535, 32767
 
 
@@ -29,7 +28,7 @@ class UserEntries:
     """The user-supplied state of one switch's program."""
 
     entries: list[Entry] = field(default_factory=list)
-    registers: list[tuple[str, int, int | str]] = field(default_factory=list)
+    registers: list[tuple[str, int, int]] = field(default_factory=list)
     """Name, index, value."""
     sessions: dict[int, tuple[list[int], int]] = field(default_factory=dict)
     """Ports, and the length in bytes to which clones are truncated; 0: not truncated."""
@@ -81,7 +80,7 @@ class EntryReader:
             elif table.name in taken:
                 self.problems.error(field_path, "the plan fills it with the routes of the lab", at_key=True)
             elif table.profile:
-                text = "entries of a table with an action profile come by P4Runtime (docs/p4runtime.md)"
+                text = "entries of a table with an action profile come by P4Runtime (docs/p4.md)"
                 self.problems.error(field_path, text, at_key=True)
             else:
                 self._table(table, entries, field_path, user_entries)
@@ -145,7 +144,7 @@ class EntryReader:
 
     def _values(
         self, given: Mapping[str, int | str], widths: Mapping[str, int], path: FieldPath, where: str
-    ) -> dict[str, int | str] | None:
+    ) -> dict[str, int] | None:
         """Return the values if their names are exactly those expected."""
         before = len(self.problems.errors)
         for name in given:
@@ -156,16 +155,16 @@ class EntryReader:
         found = {name: self._read((*path, name), given[name], widths[name]) for name in widths if name in given}
         return found if len(self.problems.errors) == before else None  # type: ignore[return-value]
 
-    def _read(self, path: FieldPath, value: int | str, width: int) -> int | str | None:
+    def _read(self, path: FieldPath, value: int | str, width: int) -> int | None:
         try:
-            return plan_number(self.number(value, width))
+            return self.number(value, width)
         except ValueReadError as error:
             self.problems.error(path, str(error))
             return None
 
-    def _key(self, table: Table, given: Mapping[str, int | str], path: FieldPath) -> dict[str, int | str] | None:
+    def _key(self, table: Table, given: Mapping[str, int | str], path: FieldPath) -> dict[str, Match] | None:
         before = len(self.problems.errors)
-        found: dict[str, int | str] = {}
+        found: dict[str, Match] = {}
         for name in given:
             if name not in table.matches:
                 text = f"the key of `{table.alias}` has no `{name}`{nearest(name, table.matches)}"
@@ -181,18 +180,18 @@ class EntryReader:
                 self.problems.error((*path, name), str(error))
         return found if len(self.problems.errors) == before else None
 
-    def _matched(self, match: Match, value: int | str) -> int | str:
-        """Convert a key field's value to the plan's form."""
+    def _matched(self, match: MatchField, value: int | str) -> Match:
+        """Parse a key field's value. ValueReadError."""
         width, ones = match.width, (1 << match.width) - 1
-        if match.kind == "EXACT":
-            return plan_number(self.number(value, width))
+        if match.kind in ("EXACT", "OPTIONAL"):
+            return self.number(value, width)
         text = str(value)
         if match.kind == "RANGE":
             low, _, high = text.partition("..")
             first, last = self.number(low, width), self.number(high or low, width)
             if first > last:
                 raise ValueReadError(f"`{text}` ends before it begins")
-            return f"{plan_number(first)}..{plan_number(last)}"
+            return Range(first, last)
         mask = ones
         if match.kind == "TERNARY" and "&&&" in text:
             text, _, given = text.partition("&&&")
@@ -207,8 +206,8 @@ class EntryReader:
         if number & ~mask:
             raise ValueReadError(f"`{value}` has bits that its mask or prefix leaves out")
         if match.kind == "LPM":
-            return f"{plan_number(number)}/{mask.bit_count()}"
-        return f"{plan_number(number)}&&&{plan_number(mask)}"
+            return Prefix(number, mask.bit_count())
+        return Masked(number, mask)
 
     def number(self, value: int | str, width: int) -> int:
         """Parse a number, an address, or `>h1`, the port that leads to h1. ValueReadError."""
@@ -291,11 +290,6 @@ class EntryReader:
                 self.problems.error((*path, position), f"port {port} is given twice")
             found.append(port)
         return found
-
-
-def plan_number(number: int) -> int | str:
-    """Return a number as it is in the plan: as text if it is too large for JSON."""
-    return number if number <= _LARGEST_INT else hex(number)
 
 
 def _parse(value: int | str) -> tuple[int, int | None]:

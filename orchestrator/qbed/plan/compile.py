@@ -11,19 +11,20 @@ from qbed.config.selectors import select
 from qbed.config.units import LARGEST, format_duration
 from qbed.lab.model import EVERY_PACKET
 from qbed.lab.settings import CONTROL_MODULES
-from qbed.network.addresses import Addresses, Family, Number, Side
+from qbed.network.addresses import ADDRESS_BITS, Addresses, Family, Number, Side
 from qbed.network.changes import LinkChange, QueueChange, changes
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.links import LinkEnd
 from qbed.network.queues import QueueSpec, default_queue
 from qbed.network.resolve import ResolvedLab
 from qbed.network.routes import Out
-from qbed.p4.entry import RecirculationPort
+from qbed.p4.entry import Prefix, RecirculationPort
 from qbed.p4.sources import Program
 from qbed.p4.switch_program import forwards
 from qbed.p4.user_entries import UserEntries
-from qbed.plan import controlling, frr, launches, pipelines
+from qbed.plan import controlling, frr, launches, p4_switch
 from qbed.plan import model as p
+from qbed.plan import pipeline as p4
 from qbed.plan import queue as q
 from qbed.plan import workload as w
 from qbed.plan.demand import MAX_COPIED, Demand, queued_bytes
@@ -96,7 +97,7 @@ class _Compiler:
             statistics_interval_ns=self.lab.observe.statistics if isinstance(self.lab.observe.statistics, int) else 0,
             sojourn=self.lab.observe.sojourn,
             windows=self.windows(),
-            p4=pipelines.programs(self.resolved.programs, self.resolved.engines),
+            p4=p4_switch.programs(self.resolved.programs, self.resolved.engines),
         )
 
     # --- links and queues --------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ class _Compiler:
                 p.End(
                     node=self.routing.links[i][side],
                     interface=self.interfaces[i, side],
-                    mac=_mac(2 * i + side),
+                    mac=_mac_text(_mac(2 * i + side)),
                     addresses=[f"{self.number((i, side)).text(f)}/{31 if f == 4 else 127}" for f in self.families],
                     rate_bps=end.rate_bps,
                     delay_ns=end.delay_ns,
@@ -164,7 +165,7 @@ class _Compiler:
         schemes = {s.scheme for spec in specs for s in (spec, spec.child) if s is not None}
         found = {module for module in map(_module, schemes) if module is not None}
         found |= {module for control, module in CONTROL_MODULES.items() if control in self.controls}
-        found |= {pipelines.MODULE} if self.resolved.programs else set()
+        found |= {p4_switch.MODULE} if self.resolved.programs else set()
         found |= {_BULK_MODULE} if queued_bytes(workloads) > MAX_COPIED else set()
         return sorted(found | ({_RATE_MODULE} if self.has_rate else set()))
 
@@ -304,9 +305,9 @@ class _Compiler:
             pipeline=self.pipeline(node, program) if program else None,
         )
 
-    def pipeline(self, node: int, program: Program) -> p.Pipeline:
+    def pipeline(self, node: int, program: Program) -> p4.Pipeline:
         """Return a P4 switch's program, and its routes to its hosts and to the hosts of every other edge switch."""
-        routing, forwarding = self.routing, pipelines.Forwarding(self.routing.levels[node])
+        routing, forwarding = self.routing, p4_switch.Forwarding(self.routing.levels[node])
         name = self.names[node]
         scheme_entries, user_entries = (
             self.resolved.scheme_entries[name],
@@ -314,37 +315,38 @@ class _Compiler:
         )
         recirculation = self.resolved.recirculation.get(name)
         hops = {
-            out: pipelines.Hop(port, *(_mac(2 * out[0] + side) for side in (out[1], 1 - out[1])))
+            out: p4_switch.Hop(port, *(_mac(2 * out[0] + side) for side in (out[1], 1 - out[1])))
             for port, out in enumerate(routing.outs[node])
         }
         if forwards(program):
             for out in (out for out in hops if routing.is_host[routing.peer(out)]):
                 for family in self.families:
-                    remote = self.number((out[0], 1 - out[1])).text(family)
-                    forwarding.add(f"{remote}/{32 if family == 4 else 128}", [hops[out]], family)
+                    remote = self.number((out[0], 1 - out[1])).value(family)
+                    forwarding.add(Prefix(remote, ADDRESS_BITS[family]), [hops[out]], family)
             for edge in routing.edges:
-                outs = routing.next_hops(node, edge)
+                outs, block = routing.next_hops(node, edge), self.addresses.blocks[self.names[edge]]
                 for family in self.families if outs else ():
-                    forwarding.add(self.prefix(edge, family), [hops[out] for out in outs], family)
-        return p.Pipeline(
+                    prefix = Prefix(Number(block.offset).value(family), block.length(family))
+                    forwarding.add(prefix, [hops[out] for out in outs], family)
+        return p4.Pipeline(
             program=program.name,
             engine=self.resolved.engines.get(self.names[node]),
             ports=[self.interfaces[out] for out in hops],
-            entries=[*forwarding.entries(), *map(pipelines.entry, [*scheme_entries, *user_entries.entries])],
-            parking=[self.recirculation(node, recirculation)] if recirculation else [],
-            sessions=pipelines.sessions(program, recirculation, user_entries),
-            groups=[p.Group(group=number, ports=ports) for number, ports in user_entries.groups.items()],
-            registers=[p.Register(name=array, index=i, value=value) for array, i, value in user_entries.registers],
+            entries=[*forwarding.entries(), *scheme_entries, *user_entries.entries],
+            recirculation=[self.recirculation(node, recirculation)] if recirculation else [],
+            sessions=p4_switch.sessions(program, recirculation, user_entries),
+            groups=[p4.Group(group=number, ports=ports) for number, ports in user_entries.groups.items()],
+            registers=[p4.Register(name=array, index=i, value=value) for array, i, value in user_entries.registers],
         )
 
-    def recirculation(self, node: int, port: RecirculationPort) -> p.RecirculationPort:
+    def recirculation(self, node: int, port: RecirculationPort) -> p4.RecirculationPort:
         """Return a recirculation port and its queue."""
         frame = max((self.resolved.links[out[0]].mtu for out in self.routing.outs[node]), default=1500) + ETHERNET_BYTES
         qdisc = _qdisc(QueueSpec(default_scheme(), {"buffer": port.buffer}))
         if port.rate_bps:
-            qdisc = pipelines.shaper(port.rate_bps, port.buffer.in_bytes(frame), frame)
-        name = f"parked{port.port}"
-        return p.RecirculationPort(port=port.port, interface=name, rate_bps=port.rate_bps, qdisc=qdisc)
+            qdisc = p4_switch.shaper(port.rate_bps, port.buffer.in_bytes(frame), frame)
+        name = f"recirc{port.port}"
+        return p4.RecirculationPort(port=port.port, interface=name, rate_bps=port.rate_bps, qdisc=qdisc)
 
     def router(self, node: int) -> p.Node:
         """A switch whose routes FRR finds, but for those that lead through a switch in P4, which speaks no protocol."""
@@ -430,9 +432,13 @@ class _Compiler:
         return p.Route.model_construct({"to", "via", "metrics"}, to=to, via=self._vias[key], metrics=metrics)
 
 
-def _mac(number: int) -> str:
+def _mac(number: int) -> int:
     """A locally administered address."""
-    return ":".join(f"{byte:02x}" for byte in bytes([2, 0]) + number.to_bytes(4, "big"))
+    return 2 << 40 | number
+
+
+def _mac_text(mac: int) -> str:
+    return mac.to_bytes(6, "big").hex(":")
 
 
 def at_most(links: list[p.Link], changes: list[p.Change]) -> list[p.Link]:

@@ -8,16 +8,16 @@ back.
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from qbed.lab.settings import P4Engine
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.routes import Routing
 from qbed.plan.base import AbsolutePath, Address, Mac, Part, Prefix
-from qbed.plan.queue import Qdisc, Queue, QueueChange
+from qbed.plan.pipeline import P4Program, Pipeline
+from qbed.plan.queue import Queue, QueueChange
 from qbed.plan.workload import Controller, Expectation, Launch, Program, Workload
 
 VERSION = 1
@@ -58,89 +58,6 @@ class Route(Part):
     """Next hops."""
     metrics: Metrics
     """Metrics."""
-
-
-class Entry(Part):
-    """A table entry by names, or without a key the table's default action. Values are numbers or text: an address, an
-    Ethernet address, `0x...`; in a key also with a prefix length (`10.0.0.0/8`), a mask (`0x10&&&0xf0`), or as a range
-    (`5..9`).
-    """
-
-    table: str
-    key: dict[str, int | str] | None = None
-    action: str
-    arguments: dict[str, int | str]
-    priority: int = 0
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value not in (None, 0)}
-
-
-class RecirculationPort(Part):
-    """A recirculation port: packets sent there return to the ingress. `interface` represents it in the switch's
-    namespace. `rate_bps` is informative; without it, packets leave at once.
-    """
-
-    port: int
-    interface: str
-    rate_bps: int | None
-    qdisc: Qdisc
-
-
-class Session(Part):
-    """Ports of a clone session; `truncate_bytes` 0: clones are not truncated."""
-
-    session: int
-    ports: list[int]
-    truncate_bytes: int
-
-
-class Group(Part):
-    """The ports of a multicast group."""
-
-    group: int
-    ports: list[int]
-
-
-class Register(Part):
-    """The initial value of a register's element."""
-
-    name: str
-    index: int
-    value: int | str
-
-
-class Pipeline(Part):
-    """The program of a P4 switch: one of the plan's `p4`, by name. Port N is the interface `ports[N]`. `engine`: the
-    engine in containers, if the lab file names one.
-    """
-
-    program: str
-    engine: P4Engine | None = None
-    ports: list[str]
-    entries: list[Entry]
-    parking: list[RecirculationPort] = []
-    sessions: list[Session] = []
-    groups: list[Group] = []
-    registers: list[Register] = []
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        required = {name for name, field in Pipeline.model_fields.items() if field.is_required()}
-        return {name: value for name, value in handler(self).items() if value or name in required}
-
-
-class P4Program(Part):
-    """A P4 program: BMv2's JSON as text, and its P4Info if an engine of the plan is configured by P4Runtime."""
-
-    name: str
-    bmv2: str
-    p4info: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_p4info(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
 
 
 class Node(Part):
@@ -478,7 +395,7 @@ class Plan(Part):
         ways = [len(route.via) for node in self.nodes for route in node.routes]
         ways += [expected.hops for node in self.nodes for expected in node.expects]
         entries = [entry for node in self.nodes if node.pipeline is not None for entry in node.pipeline.entries]
-        ways += [int(entry.arguments["count"]) for entry in entries if entry.action == "route"]
+        ways += [entry.arguments["count"] for entry in entries if entry.action == "route"]
         return all(count == 1 for count in ways)
 
     def node_index(self, name: str) -> int:

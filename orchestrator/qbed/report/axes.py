@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from qbed.store.axis_values import parse_quantities
+from qbed.storage.axis_values import parse_quantities
 
 MOST_LABELS = 12
 """Limit on quantities that are labelled by their texts; with more, the axis has automatic ticks."""

@@ -15,7 +15,7 @@ from qbed.base.files import move
 from qbed.base.json_files import temporary_path
 from qbed.base.terminal import clean, shorten
 from qbed.claims.judge import Verdict
-from qbed.store.listing import Listing
+from qbed.storage.listing import Listing
 
 _MARKUP = {ord(one): f"&#{ord(one)};" if one in "<>&" else f"\\{one}" for one in "\\`*_{}[]<>#|~&"}
 MOST_LINES = 200

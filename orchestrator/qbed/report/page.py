@@ -27,9 +27,9 @@ from qbed.claims.sql import Connection, one_line
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.images import FORMATS, draw_images, write
 from qbed.report.style import SCREEN, Style
-from qbed.store.checksums import NO_CHECKSUMS, has_checksums
-from qbed.store.identity import IDENTITY, StoreError
-from qbed.store.run_folder import RunFolder
+from qbed.storage.checksums import NO_CHECKSUMS, has_checksums
+from qbed.storage.identity import IDENTITY, StoreError
+from qbed.storage.run_folder import RunFolder
 
 _UNITS = {
     "gbps": "Gbit/s", "mbps": "Mbit/s", "bps": "bit/s", "ns": "ns", "us": "µs", "ms": "ms", "s": "s",

@@ -8,8 +8,10 @@ from rich.table import Table
 
 from qbed.base.json_files import Row
 from qbed.config.units import format_duration, format_rate, format_size
+from qbed.p4.entry import Entry, plan_number
 from qbed.p4.switch_program import FORWARDING
-from qbed.plan.model import Link, Pipeline, Plan, RecirculationPort
+from qbed.plan.model import Link, Plan
+from qbed.plan.pipeline import Pipeline, RecirculationPort
 from qbed.plan.queue import ChildQdisc, KernelQdisc, Queue, TcQdisc
 from qbed.plan.workload import (
     Arrivals,
@@ -97,9 +99,13 @@ def _programs(plan: Plan) -> Iterator[Row]:
 
 def _entries(pipeline: Pipeline) -> Iterator[str]:
     entries = [entry for entry in pipeline.entries if entry.table not in FORWARDING]
-    shown = (f"{entry.action}({', '.join(f'{k} {v}' for k, v in entry.arguments.items())})" for entry in entries)
-    yield from dict.fromkeys(shown)
-    yield from map(_recirculation, pipeline.parking)
+    yield from dict.fromkeys(map(_action, entries))
+    yield from map(_recirculation, pipeline.recirculation)
+
+
+def _action(entry: Entry) -> str:
+    arguments = ", ".join(f"{name} {plan_number(value)}" for name, value in entry.arguments.items())
+    return f"{entry.action}({arguments})"
 
 
 def _recirculation(port: RecirculationPort) -> str:

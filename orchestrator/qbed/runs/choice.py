@@ -10,7 +10,7 @@ from qbed.base.errors import QbedError
 from qbed.campaign.matrix import Matrix
 from qbed.campaign.until import Until, half_width
 from qbed.claims.precision import values_of
-from qbed.store.run_folder import RunFolder
+from qbed.storage.run_folder import RunFolder
 
 Shard = tuple[int, int]
 """The number of a shard, from 1, and the number of shards."""

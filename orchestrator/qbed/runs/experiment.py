@@ -37,10 +37,10 @@ from qbed.runs.executor import WALL_TIMES, Executor, OutcomeLog, RunStoppedError
 from qbed.runs.preflight import run_preflight
 from qbed.runs.shards import check_shards, gather
 from qbed.runs.worker import Task
-from qbed.store.cell_store import default_store
-from qbed.store.checksums import record_checksums
-from qbed.store.identity import CELL_FORM, StoreError, ran_on
-from qbed.store.run_folder import CLAIMS, RunFolder
+from qbed.storage.cell_store import default_store
+from qbed.storage.checksums import record_checksums
+from qbed.storage.identity import CELL_FORM, StoreError, ran_on
+from qbed.storage.run_folder import CLAIMS, RunFolder
 from qbed.substrates import DEFAULT, DiskFullError, Limits, Substrate, substrate
 from qbed.substrates.toolchain import find_toolchain
 from qbed.telemetry.tables import VERSION, traces_of

@@ -13,8 +13,8 @@ from qbed.base.errors import QbedError
 from qbed.base.json_files import Row
 from qbed.plan.model import Plan
 from qbed.runs.worker import CellWork, Outcome, Task, Worker
-from qbed.store.cell_store import CellStore, cell_key, default_store
-from qbed.store.queue import Queue
+from qbed.storage.cell_store import CellStore, cell_key, default_store
+from qbed.storage.queue import Queue
 from qbed.substrates import DEFAULT, Limits, Substrate, substrate
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from qbed.runs.choice import Choice
 from qbed.runs.executor import WALL_TIMES
-from qbed.store.checksums import DamagedError
-from qbed.store.identity import StoreError, read_any_identity
-from qbed.store.run_folder import MUST_MATCH, RunFolder
+from qbed.storage.checksums import DamagedError
+from qbed.storage.identity import StoreError, read_any_identity
+from qbed.storage.run_folder import MUST_MATCH, RunFolder
 
 MOST_NAMED = 10
 

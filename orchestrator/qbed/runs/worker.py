@@ -29,8 +29,8 @@ from qbed.cells.wall_clock import only_late
 from qbed.network.load import load_cell, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
-from qbed.store.cell_store import cell_key, default_store
-from qbed.store.run_folder import RunFolder
+from qbed.storage.cell_store import cell_key, default_store
+from qbed.storage.run_folder import RunFolder
 from qbed.substrates import DEFAULT, Limits, Substrate, SubstrateError, substrate
 
 PROGRESS_EVERY_S = 0.2

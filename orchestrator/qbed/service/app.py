@@ -24,7 +24,7 @@ from qbed.base import crash_report
 from qbed.base.errors import MissingError, QbedError
 from qbed.base.json_files import Row
 from qbed.lab import library, reference
-from qbed.live import finished_cell
+from qbed.live.cell_events import ended_cell
 from qbed.service import gallery, requests, results, sse
 from qbed.service.guard import Guard
 from qbed.service.job_runner import JobRunner
@@ -35,7 +35,7 @@ from qbed.service.requests import NODE, Job
 from qbed.service.settings import Settings
 from qbed.service.states import ENDED, State, TransitionError
 from qbed.service.uploads import UploadError, Uploads, checksums
-from qbed.store.identity import StoreError
+from qbed.storage.identity import StoreError
 from qbed.substrates import DEFAULT, names, substrate
 
 
@@ -251,7 +251,7 @@ async def samples(job: JobNumber, here: Here) -> StreamingResponse:
     responses=_EVENTS,
 )
 async def past_samples(job: JobNumber, cell: Annotated[int, InPath(ge=0, lt=2**31)], here: Here) -> StreamingResponse:
-    events = await asyncio.to_thread(finished_cell.samples, here.run(job), cell)
+    events = await asyncio.to_thread(ended_cell, here.run(job), cell)
     return here.begin_stream(sse.replay(events, here.stopping))
 
 

@@ -15,7 +15,7 @@ import httpx
 
 from qbed.base.errors import QbedError
 from qbed.service.uploads import MOST_BYTES, MOST_FILES, checksums, files_in
-from qbed.store.run_folder import MERGED_FILES
+from qbed.storage.run_folder import MERGED_FILES
 
 PATIENCE_S = 60.0
 """How long a service that does not answer is waited for: it may be being started again."""

@@ -9,7 +9,7 @@ from typing import Any
 from qbed.base.json_files import Row, read_json
 from qbed.campaign.matrix import fingerprint
 from qbed.service.jobs import RUN, Jobs
-from qbed.store.identity import IDENTITY
+from qbed.storage.identity import IDENTITY
 
 MOST_JOBS, MOST_RUNS = 1_000, 20
 

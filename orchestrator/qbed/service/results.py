@@ -19,8 +19,8 @@ from qbed.service.child_lifetime import clean_environment, kill_group, start
 from qbed.service.jobs import FullError
 from qbed.service.query_worker import REFUSED
 from qbed.service.settings import Settings
-from qbed.store.identity import IDENTITY
-from qbed.store.listing import Listing
+from qbed.storage.identity import IDENTITY
+from qbed.storage.listing import Listing
 
 PLAIN = (IDENTITY, "checksums.json", "claims.json", "meta.json", "report.html")
 FIGURES = {".png": "image/png", ".svg": "image/svg+xml", ".pdf": "application/pdf"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server-sent events: a job's events from its file, and the samples of its queues (`qbed.live.cell_tail`).
+"""Server-sent events: a job's events from its file, and the samples of its queues (`qbed.live.cell_events`).
 
 Each viewer reads at its own pace from files that are written anyway. Nothing is buffered for it, and nothing waits for
 it.
@@ -20,9 +20,10 @@ from typing import Any
 from anyio import to_thread
 
 from qbed.base.json_files import Row
-from qbed.live.cell_tail import PIECE_BYTES, CellTail, Event
+from qbed.live.cell_events import CellTail, Event
 from qbed.service.jobs import ATTEMPT, EVENTS, parsed
 from qbed.service.states import ENDED
+from qbed.telemetry.tail import PIECE_BYTES
 
 POLL_S, EAGER_S, HEARTBEAT_S = 0.1, 0.01, 15.0
 _TAIL_BYTES = 64 << 10

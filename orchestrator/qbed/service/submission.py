@@ -10,8 +10,8 @@ from qbed.base.errors import QbedError
 from qbed.base.locations import labs_folder
 from qbed.runs.experiment import RunOptions, default_folder
 from qbed.service.client import Client, files_of
-from qbed.store.identity import IDENTITY, StoreError, read_any_identity
-from qbed.store.run_folder import RunFolder
+from qbed.storage.identity import IDENTITY, StoreError, read_any_identity
+from qbed.storage.run_folder import RunFolder
 from qbed.substrates import DEFAULT
 
 

@@ -79,8 +79,8 @@ class MissingPart:
 
 @dataclass(frozen=True)
 class Samples:
-    """The location of a lab's or cell's samples: `parts` are folders with `taps.bin`, `tcpinfo.ndjson` and
-    `rates.ndjson`; `clock` describes the clock of their times.
+    """The location of a lab's or cell's samples: `parts` are folders with `taps.bin` and
+    `flow_samples.bin`; `clock` describes the clock of their times.
     """
 
     clock: dict[str, Any]

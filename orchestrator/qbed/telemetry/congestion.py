@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The congestion header (docs/wire-format.md), which hosts and switches exchange as a UDP payload."""
+"""The congestion header (docs/formats.md section 6), which hosts and switches exchange as a UDP payload."""
 
 from __future__ import annotations
 

@@ -109,5 +109,5 @@ def names(kind: str) -> list[str]:
 
 
 def markdown_rows() -> str:
-    """The rows of the table in docs/queue-statistics.md."""
+    """The rows of the table in docs/measuring.md."""
     return "".join(f"| {kind} | {', '.join(f'`{name}`' for name in names(kind))} |\n" for kind in sorted(KINDS))

@@ -91,7 +91,7 @@ class SwitchCounters(_Record):
     drops: dict[str, int]
     counters: dict[str, dict[int, int]]
     registers: dict[str, dict[int, int]]
-    recirculation: dict[int, RecirculationCounters] = Field(default_factory=dict, alias="parking")
+    recirculation: dict[int, RecirculationCounters] = Field(default_factory=dict)
     """By port number."""
 
 

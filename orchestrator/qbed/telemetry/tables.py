@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from qbed.base.json_files import FILES, SEAL
+from qbed.telemetry.flow_samples import FIELDS
+from qbed.telemetry.taps import INTEGRALS, SAMPLE_FIELDS
 
 VERSION = 1
 ROW_GROUP_ROWS = 1 << 17
@@ -89,10 +91,7 @@ QUEUE_SERIES = _schema(
         "queue": pa.int32(),
         "port": NAME,
         **_ints("time_ns", "interval_ns", "byte_ns", "packet_ns"),
-        "mean_bytes": pa.float64(),
-        "mean_packets": pa.float64(),
-        **_ints("min_bytes", "max_bytes", "min_packets", "max_packets", "enqueued", "dequeued", "dropped", "marked"),
-        "dequeued_bytes": pa.int64(),
+        **{name: pa.float64() if name in INTEGRALS else pa.int64() for name in SAMPLE_FIELDS[1:]},
     },
 )
 
@@ -143,23 +142,11 @@ SOJOURN_SERIES = _schema(
     },
 )
 
-TCP_INFO = _schema(
-    "tcp_info",
-    {
-        "flow": pa.int32(),
-        **_ints("time_ns", "cwnd", "ssthresh", "rtt_ns", "rttvar_ns", "delivery_bps", "pacing_bps", "acked_bytes"),
-        **_ints("retransmits", "ce_marks"),
-        "state": pa.string(),
-    },
-)
-
-RATES = _schema(
-    "rates",
-    {
-        "flow": pa.int32(),
-        **_ints("time_ns", "rate_bps", "rtt_ns", "min_rtt_ns", "signal", "feedbacks"),
-        **_ints("sent_bytes", "acked_bytes", "inflight_bytes", "retransmits", "timeouts"),
-    },
+TCP_INFO, RATES = (
+    _schema(
+        table, {"flow": pa.int32(), **_ints("time_ns", *names)} | ({"state": pa.string()} if "state" in names else {})
+    )
+    for table, names in FIELDS.items()
 )
 
 ROUTES = _schema(

@@ -1,62 +1,113 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of samples in one folder, read as they grow: a reader costs the lab nothing."""
+"""Follows the files of samples in one folder as they grow. Readers do not interact with the lab."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from io import BufferedReader
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeVar
 
-from qbed.telemetry.taps import Records, Run, TapTail
+from qbed.base.json_files import Row
+from qbed.telemetry import flow_samples
+from qbed.telemetry.flow_samples import Batch, FlowSampleTail
+from qbed.telemetry.records import RecordError
+from qbed.telemetry.taps import Run, TapTail
 from qbed.telemetry.wall import FRAMES
 
 PIECE_BYTES = 1 << 20
-FLOWS = {"tcpinfo.ndjson": "tcp_info", "rates.ndjson": "rates"}
-"""Samples of flows, of the transport `tcp` and of `rate`, and the tables that they become."""
+TAPS = "taps.bin"
+_TABLES = {"samples": "queue_series", "events": "queue_events"}
+_Item = TypeVar("_Item")
 
 
-class Growing:
-    """New content since the last call, in pieces of bounded size. `as_written`: as `TapTail` means it."""
+class GrowingFile(Generic[_Item]):
+    """A growing file, parsed piece by piece. It stays open, so that it can be read to its end after it was removed."""
 
-    def __init__(self, folder: Path, queues: int, most_samples: int | None = None, *, as_written: bool = False) -> None:
-        self._taps = folder / "taps.bin"
-        self._stream = TapTail(queues, most_samples, as_written=as_written)
-        self._interfaces = folder / FRAMES
-        self._lines = dict.fromkeys((*(folder / name for name in FLOWS), self._interfaces), b"")
-        self._at = dict.fromkeys((self._taps, *self._lines), 0)
+    def __init__(self, path: Path, parse: Callable[[bytes], Iterator[_Item]], piece_bytes: int = PIECE_BYTES) -> None:
+        self._path = path
+        self._parse = parse
+        self._piece_bytes = piece_bytes
+        self._stream: BufferedReader | None = None
+        self.full = False
+        """Whether the last piece had its full size, so that there is probably more."""
 
-    def queues(self) -> Iterator[Records]:
-        """Samples of queues."""
-        return (run.records for run in self.runs() if run.kind == "samples")
+    def open(self) -> bool:
+        """Open the file if it exists; returns whether it is open."""
+        if self._stream is None:
+            with suppress(OSError):
+                self._stream = self._path.open("rb")
+        return self._stream is not None
 
-    def runs(self) -> Iterator[Run]:
-        """All that taps wrote but histograms: samples of queues, and every packet of those of which that is asked."""
-        for data in self._new(self._taps):
-            yield from (batch for batch in self._stream.feed(data) if isinstance(batch, Run))
+    def piece(self) -> Iterator[_Item]:
+        """Parse the next piece of new content."""
+        data = self._stream.read(self._piece_bytes) if self.open() and self._stream else b""
+        self.full = len(data) == self._piece_bytes
+        if data:
+            yield from self._parse(data)
 
-    def flows(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """Samples of flows, with the table that they are of."""
-        for path in self._lines:
-            if path != self._interfaces:
-                yield from ((FLOWS[path.name], rows) for rows in self._rows(path))
+    def pieces(self) -> Iterator[list[_Item]]:
+        """Parse all new content, piece by piece."""
+        yield [*self.piece()]
+        while self.full:
+            yield [*self.piece()]
 
-    def interfaces(self) -> Iterator[list[dict[str, Any]]]:
-        """Frames that interfaces have lost, in containers."""
-        return self._rows(self._interfaces)
+    def rest(self) -> Iterator[_Item]:
+        """Parse all new content, one piece in memory at a time."""
+        return chain.from_iterable(self.pieces())
 
-    def _rows(self, path: Path) -> Iterator[list[dict[str, Any]]]:
-        for data in self._new(path):
-            *lines, self._lines[path] = (self._lines[path] + data).split(b"\n")
-            if rows := [json.loads(line) for line in lines if line]:
-                yield rows
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
 
-    def _new(self, path: Path) -> Iterator[bytes]:
-        try:
-            with path.open("rb") as stream:
-                stream.seek(self._at[path])
-                while data := stream.read(PIECE_BYTES):
-                    self._at[path] += len(data)
-                    yield data
-        except FileNotFoundError:
-            return
+
+class SampleFiles:
+    """The samples in one folder: those of queues and flows as batches of records, frames lost at interfaces as rows."""
+
+    def __init__(
+        self, folder: Path, queues: int, max_samples: int | None = None, *, piece_bytes: int = PIECE_BYTES
+    ) -> None:
+        taps = TapTail(queues, max_samples, as_written=True)
+
+        def batches(data: bytes) -> Iterator[Batch]:
+            for run in taps.feed(data):
+                if isinstance(run, Run) and run.kind in _TABLES:
+                    yield _TABLES[run.kind], run.records
+
+        self.queues: GrowingFile[Batch] = GrowingFile(folder / TAPS, batches, piece_bytes)
+        self.flows = GrowingFile(folder / flow_samples.FILE, FlowSampleTail().feed, piece_bytes)
+        self.frames = GrowingFile(folder / FRAMES, _Lines().feed, piece_bytes)
+
+    @property
+    def full(self) -> bool:
+        return self.queues.full or self.flows.full
+
+    def piece(self) -> Iterator[Batch]:
+        """New samples of queues and flows, at most a piece of each file."""
+        yield from self.queues.piece()
+        yield from self.flows.piece()
+
+    def close(self) -> None:
+        for file in (self.queues, self.flows, self.frames):
+            file.close()
+
+
+class _Lines:
+    """Parses lines of JSON objects."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[Row]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in filter(None, lines):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict):
+                raise RecordError(f"{FRAMES}: a line is no JSON object")
+            yield row

@@ -23,20 +23,37 @@ OPERATIONS = ("", "enqueue", "dequeue", "drop", "mark", "signal")
 CHUNK_BYTES = 8 << 20
 SPREAD_ROWS = 1 << 17
 
-_HEADER: list[Any] = [("type", "<u2"), ("length", "<u2"), ("id", "<u4"), ("time_ns", "<i8")]
-HEADER_DTYPE = np.dtype(_HEADER)
+HEADER_FIELDS: list[Any] = [("type", "<u2"), ("length", "<u2"), ("id", "<u4"), ("time_ns", "<i8")]
+HEADER_DTYPE = np.dtype(HEADER_FIELDS)
+LEVELS = ("min_bytes", "max_bytes", "min_packets", "max_packets")
+COUNTS = ("enqueued", "dequeued", "dropped", "marked")
+INTEGRALS = {"mean_bytes": "byte_ns", "mean_packets": "packet_ns"}
+"""The fields of a record that are integrals over the interval, by the means that follow from them."""
+SAMPLE_FIELDS = ("interval_ns", *INTEGRALS, *LEVELS, *COUNTS, "dequeued_bytes")
+"""The values of a queue's sample, for readers."""
+EVENT_FIELDS = (
+    "bytes",
+    "ecn",
+    "queue_bytes",
+    "queue_packets",
+    "packet",
+    "payload",
+    "sport",
+    "dport",
+    "tcp_seq",
+    "tcp_ack",
+)
 SAMPLE_DTYPE = np.dtype(
     [
-        *_HEADER,
+        *HEADER_FIELDS,
         *((name, "<u8") for name in ("interval_ns", "byte_ns", "packet_ns", "dequeued_bytes")),
-        *((name, "<u4") for name in ("min_bytes", "max_bytes", "min_packets", "max_packets")),
-        *((name, "<u4") for name in ("enqueued", "dequeued", "dropped", "marked")),
+        *((name, "<u4") for name in (*LEVELS, *COUNTS)),
         *((name, "<u4") for name in ("steady", "steady_bytes", "steady_packets", "zero")),
     ]
 )
 EVENT_DTYPE = np.dtype(
     [
-        *_HEADER,
+        *HEADER_FIELDS,
         *((name, "u1") for name in ("op", "ecn", "family", "protocol")),
         ("bytes", "<u4"),
         ("queue_bytes", "<u4"),
@@ -59,10 +76,10 @@ SUMMARY_FIELDS = (
     *("offered_packets", "offered_bytes", "sent_packets", "sent_bytes", "dropped_packets", "dropped_bytes"),
     *("marked_packets", "queue_packets", "queue_bytes", "start_queue_packets", "start_queue_bytes"),
 )
-SUMMARY_DTYPE = np.dtype([*_HEADER, *((name, "<u8") for name in SUMMARY_FIELDS)])
+SUMMARY_DTYPE = np.dtype([*HEADER_FIELDS, *((name, "<u8") for name in SUMMARY_FIELDS)])
 SOJOURN_DTYPE = np.dtype(
     [
-        *_HEADER,
+        *HEADER_FIELDS,
         *((name, "<u4") for name in ("class", "first")),
         *((name, "<u8") for name in ("packets", "sum_ns", "max_ns")),
         *((name, "<u4") for name in ("bins", "zero")),
@@ -70,7 +87,7 @@ SOJOURN_DTYPE = np.dtype(
 )
 SOJOURN_SAMPLE_DTYPE = np.dtype(
     [
-        *_HEADER,
+        *HEADER_FIELDS,
         ("interval_ns", "<u8"),
         *((name, "<u4") for name in ("class", "packets")),
         *((name, "<u8") for name in ("sum_ns", "max_ns", "p50_ns", "p99_ns")),
@@ -86,7 +103,7 @@ _FIXED = {
 _SIZES = {SAMPLE: 96, EVENT: 96, SUMMARY: 144, BOUND: 144, SOJOURN_SAMPLE: 64}
 assert all(_FIXED[kind].itemsize == size for kind, size in _SIZES.items())
 
-_CONSTANT_FIELDS = (*(name for name, _ in _HEADER), "interval_ns")
+_CONSTANT_FIELDS = (*(name for name, _ in HEADER_FIELDS), "interval_ns")
 _LEVEL_FIELDS = {
     name: f"steady_{unit}s" for unit in ("byte", "packet") for name in (f"{unit}_ns", f"min_{unit}s", f"max_{unit}s")
 }
@@ -189,18 +206,18 @@ class TapTail:
             )
 
 
-def spread(records: Records, names: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Expand records into columns of samples, one row for each interval, at most `SPREAD_ROWS` rows at a time.
+def spread(records: Records, names: Iterable[str], most_rows: int | None = None) -> Iterator[dict[str, Any]]:
+    """Expand records into columns of samples, one row for each interval, at most `most_rows` (`SPREAD_ROWS`) at a time.
 
     Columns are cheap; whole records would be copied several times.
     """
-    wanted = list(names)
+    wanted, most_rows = list(names), most_rows or SPREAD_ROWS
     times = np.ones(2 * len(records), np.int64)  # rows of each record and of the idle intervals after it
     times[1::2] = records["steady"].astype(np.int64)
     ends = times.cumsum()
     begins = ends - times
-    for begin in range(0, int(times.sum()), SPREAD_ROWS):
-        end = min(begin + SPREAD_ROWS, int(ends[-1]))
+    for begin in range(0, int(times.sum()), most_rows):
+        end = min(begin + most_rows, int(ends[-1]))
         first, last = int(ends.searchsorted(begin, "right")), int(ends.searchsorted(end)) + 1
         rows = np.minimum(ends[first:last], end) - np.maximum(begins[first:last], begin)
         part = records[first // 2 : (last + 1) // 2]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from qbed.base.errors import QbedError
 from qbed.cells.arrow import CellFile, count_samples, read_cell, series_of, stored_samples
-from qbed.store import run_folder as folder_module
-from qbed.store.checksums import DamagedError
-from qbed.store.run_folder import RunFolder
+from qbed.storage import run_folder as folder_module
+from qbed.storage.checksums import DamagedError
+from qbed.storage.run_folder import RunFolder
 from qbed.telemetry import tables
 from qbed.telemetry.taps import SAMPLE, SAMPLE_DTYPE, Records
 

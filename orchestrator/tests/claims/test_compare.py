@@ -16,7 +16,7 @@ from qbed.campaign.matrix import build_matrix
 from qbed.claims.compare import judge_run
 from qbed.claims.judge import Verdict
 from qbed.runs.experiment import RunOptions, prepare
-from qbed.store.run_folder import RunFolder
+from qbed.storage.run_folder import RunFolder
 from qbed.telemetry import tables
 
 TEXT = (

@@ -15,7 +15,7 @@ from campaigns import Bench
 from qbed.base.json_files import write_json
 from qbed.claims.diff import Difference
 from qbed.claims.first_difference import INTERVALS, SAMPLES, TOTALS
-from qbed.store.checksums import record_checksums
+from qbed.storage.checksums import record_checksums
 from qbed.telemetry.tables import SCHEMAS
 
 

@@ -14,7 +14,7 @@ from qbed.base.json_files import write_json
 from qbed.campaign.bands import METRICS, Band, parse_band
 from qbed.campaign.file import CampaignError, load_campaign
 from qbed.claims.gap import compare, write_gap
-from qbed.store.run_folder import RunFolder
+from qbed.storage.run_folder import RunFolder
 from qbed.telemetry import tables
 
 AXES = [{"name": "tcp", "values": ["reno", "cubic"]}, {"name": "seed", "values": [1, 2]}]

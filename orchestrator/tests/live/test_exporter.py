@@ -19,7 +19,7 @@ import duckdb
 import pytest
 from campaigns import LAB, Screen, fake_toolchain, wait_until, write_lab
 from influx import Server, between, free_port, served
-from synthetic import sample, write_out
+from synthetic import flow_sample, sample, write_out
 
 from qbed.cells.arrow import read_cell
 from qbed.cells.store_cell import store_cell
@@ -276,20 +276,18 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
     (tmp_path / "plan.json").write_text(plan.dumps())
     write_out(plan, tmp_path)
     names = ("cwnd", "ssthresh", "rtt_ns", "rttvar_ns", "delivery_bps", "acked_bytes", "retransmits", "ce_marks")
-    lines = [
-        json.dumps(
-            {"flow": flow, "time_ns": at, "state": "established"} | {n: at + flow + i for i, n in enumerate(names)}
-        )
+    samples = [
+        flow_sample("tcp_info", flow, at, **{n: at + flow + i for i, n in enumerate(names)})
         for at in range(5_000_000, 20_000_001, 5_000_000)
         for flow in (0, 1)
     ]
-    flows, taps = tmp_path / "out/tcpinfo.ndjson", tmp_path / "out/taps.bin"
-    flows.write_text("".join(f"{line}\n" for line in lines))
+    flows, taps = tmp_path / "out/flow_samples.bin", tmp_path / "out/taps.bin"
+    flows.write_bytes(b"".join(samples))
     (tmp_path / "tables").mkdir()
     store_cell(tmp_path, plan, tmp_path / "tables")
     whole = {path: path.read_bytes() for path in (flows, taps)}
     for path, content in whole.items():
-        path.write_bytes(content[: len(content) // 2 - 5])  # within a line, and within a record
+        path.write_bytes(content[: len(content) // 2 - 5])  # within a record
     looks: list[int] = []
 
     def alive() -> bool:
@@ -319,9 +317,7 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
     assert sorted(
         ((row["time"] - EPOCH_NS) // STRETCH, int(row["flow"]), *(row[n] for n in names)) for row in found
     ) == (sorted((row["time_ns"], row["flow"], *(row[n] for n in names)) for row in rows))
-    assert all(
-        row["t_us"] * 1000 * STRETCH + EPOCH_NS == row["time"] and row["state"] == "established" for row in found
-    )
+    assert all(row["t_us"] * 1000 * STRETCH + EPOCH_NS == row["time"] and row["state"] == "open" for row in found)
     assert 0 < looks[2] < looks[-1] == len(wanted), "they were sent as they came"
     assert (said.points, said.left, said.why) == (len(wanted) + len(rows), 0, None)
     assert {row["run"].startswith("tiny-") for row in found} == {True}

@@ -3,22 +3,25 @@
 
 from __future__ import annotations
 
-import json
+import tracemalloc
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from campaigns import write_lab
 from fake_nodes import write_part
-from synthetic import sample, write_out
+from synthetic import flow_sample, sample, write_out
 
 from qbed.live.samples import Running, find, stream
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
+from qbed.plan.ports import port_names
 from qbed.substrates import SessionError, substrate
 from qbed.substrates.containers.folder import write_folder
 from qbed.substrates.containers.placement import Placement
+from qbed.telemetry.flow_samples import FIELDS
 
 IMAGES = {"host": "a", "linux-switch": "b"}
 
@@ -35,13 +38,15 @@ def test_a_virtual_cells_samples_come_in_order_after_the_clock(tmp_path: Path) -
     plan = plan_of(tmp_path)
     (tmp_path / "plan.json").write_text(plan.dumps())
     write_out(plan, tmp_path)
-    (tmp_path / "out/tcpinfo.ndjson").write_text(json.dumps({"flow": 0, "time_ns": 3, "cwnd": 10}) + "\n")
-    (tmp_path / "out/rates.ndjson").write_text(json.dumps({"flow": 1, "time_ns": 4, "rate_bps": 10}) + "\n")
+    tcp = flow_sample("tcp_info", 0, 3, cwnd=10, ssthresh=None, state=2)
+    (tmp_path / "out/flow_samples.bin").write_bytes(tcp + flow_sample("rates", 1, 4, rate_bps=10, signal=None))
     clock, *rows = stream(running(tmp_path, lambda: False), follow=True)
     assert (clock["event"], clock["error_ns"], clock["substrate"]) == ("clock", 0, "virtual")
     assert [row["time_ns"] for row in rows] == sorted(row["time_ns"] for row in rows)
-    assert rows[0] == {"sample": "flow", "flow": 0, "time_ns": 3, "cwnd": 10}
-    assert rows.pop(1) == {"sample": "flow", "flow": 1, "time_ns": 4, "rate_bps": 10}
+    tcp_info, rates = (dict.fromkeys(names, 0) for names in FIELDS.values())
+    given = {"cwnd": 10, "ssthresh": None, "state": "cwr"}
+    assert rows[0] == {"sample": "flow", "flow": 0, "time_ns": 3, **tcp_info, **given}
+    assert rows.pop(1) == {"sample": "flow", "flow": 1, "time_ns": 4, **rates, "rate_bps": 10, "signal": None}
     switches = [queue for queue in plan.queues if queue.role == "switch"]
     assert len(rows) - 1 == len(switches) * 20  # 20 ms in samples of 1 ms
     assert {row["port"] for row in rows[1:]} >= {"s1>s2", "s2>h3"}
@@ -75,6 +80,33 @@ def test_a_stream_follows_a_file_that_grows_in_the_middle_of_a_record(tmp_path: 
 
     _, *rows = stream(running(tmp_path, alive), follow=True)
     assert [(row["time_ns"], row["max_packets"], row["mean_bytes"]) for row in rows] == [(10, 1, 1514), (20, 2, 1514)]
+
+
+def test_a_long_stream_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    """Each row once, whatever the files: 400,000 rows in 3 MB of records, and 100,000 that one record represents."""
+    plan = plan_of(tmp_path)
+    (tmp_path / "plan.json").write_text(plan.dumps())
+    (tmp_path / "out").mkdir()
+    steps, queues = 10_000, 3
+    records = (
+        sample(queue, step * 140, 10, steady=12, steady_bytes=7, max_bytes=9)
+        for step in range(steps)
+        for queue in range(queues)
+    )
+    idle = sample(3, 10, 14, steady=99_999, steady_bytes=5)
+    (tmp_path / "out/taps.bin").write_bytes(b"".join(records) + idle)
+    (tmp_path / "out/flow_samples.bin").write_bytes(b"".join(flow_sample("rates", 0, at) for at in range(10_000)))
+    ports = Counter[str]()
+    rows = stream(running(tmp_path, lambda: False), follow=False)
+    next(rows)
+    tracemalloc.start()
+    for row in rows:
+        ports[row.get("port", "flow")] += 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    names = port_names(plan)
+    assert ports == {**{names[queue]: steps * 13 for queue in range(queues)}, names[3]: 100_000, "flow": 10_000}
+    assert peak < 40 << 20
 
 
 def test_what_has_no_samples_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.launches import FOLDER
 from qbed.plan.model import Plan
-from qbed.store.cell_store import cell_key
+from qbed.storage.cell_store import cell_key
 from qbed.substrates.containers.placement import Machine, place
 
 LAB = """

@@ -18,11 +18,12 @@ from qbed.config.source import parse
 from qbed.config.units import Amount
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
-from qbed.p4.entry import Port
+from qbed.p4.entry import Masked, Port, Prefix, Range
 from qbed.p4.scheme_entries import port_entries, recirculation_port, switch_entries
 from qbed.p4.sources import scheme_program, with_programs
 from qbed.plan.compile import compile_lab
-from qbed.plan.model import Pipeline, Plan
+from qbed.plan.model import Plan
+from qbed.plan.pipeline import Pipeline
 from qbed.plan.queue import KernelQdisc
 from qbed.report.show_plan import summary
 from qbed.schemes.declaration import registry
@@ -110,27 +111,27 @@ def test_ports_have_their_own_parameters() -> None:
 
 def test_qcn_and_abq_have_a_port_without_a_link() -> None:
     plan = compiled({"switches.default.kind": "bmv2", "switches.default.scheme": "qcn"})
-    (parking,) = pipeline(plan, "s1").parking
-    assert (parking.port, parking.interface, parking.rate_bps) == (510, "parked510", None)
-    assert parking.qdisc.plain() == {"kind": "pfifo", "options": "e8030000"}
+    (port,) = pipeline(plan, "s1").recirculation
+    assert (port.port, port.interface, port.rate_bps) == (510, "recirc510", None)
+    assert port.qdisc.plain() == {"kind": "pfifo", "options": "e8030000"}
     assert [(s.session, s.ports) for s in pipeline(plan, "s1").sessions] == [(1, [510])]
     assert Plan.loads(plan.dumps()) == plan
 
-    own = {"switches.s2.parking": {"port": 7, "rate": "40 Gbit/s", "buffer": "100 packets"}}
+    own = {"switches.s2.recirculation": {"port": 7, "rate": "40 Gbit/s", "buffer": "100 packets"}}
     plan = compiled({"switches.default.kind": "bmv2", "switches.default.scheme": "abq"} | own)
-    assert [pipeline(plan, name).parking[0].rate_bps for name in ("s1", "s2")] == [10 * 10**9, 40 * 10**9]
-    assert [pipeline(plan, name).parking[0].port for name in ("s1", "s2")] == [510, 7]
+    assert [pipeline(plan, name).recirculation[0].rate_bps for name in ("s1", "s2")] == [10 * 10**9, 40 * 10**9]
+    assert [pipeline(plan, name).recirculation[0].port for name in ("s1", "s2")] == [510, 7]
     assert pipeline(plan, "s1").sessions == []
     # a struct tc_tbf_qopt: Ethernet with 24 bytes more and 84 at least, bytes a second, and all three ports' 1000 held
     spec = struct.pack("=BBHhHI", 0, 1, 24, 0, 84, 1_250_000_000) + bytes(12) + struct.pack("=III", 3000 * 1514, 0, 0)
     burst = struct.pack("=HHI", 8, 6, 2 * (1514 + 24))
-    assert pipeline(plan, "s1").parking[0].qdisc.plain() == {
+    assert pipeline(plan, "s1").recirculation[0].qdisc.plain() == {
         "kind": "tbf",
         "options": (struct.pack("=HH", 40, 1) + spec + burst).hex(),
     }
-    shaper = pipeline(plan, "s2").parking[0].qdisc
+    shaper = pipeline(plan, "s2").recirculation[0].qdisc
     assert isinstance(shaper, KernelQdisc) and "0400" in shaper.options  # 5 GB/s is beyond 32 bits: TCA_TBF_RATE64
-    told = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_parking"]
+    told = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_recirculation"]
     assert [(entry.key, entry.arguments) for entry in told] == [(None, {"port": 7, "limit": 1000})]
     shown = next(row for row in summary(plan)["programs"] if row["switches"] == "s2")
     assert shown["entries"].endswith("port 7 without a link, at 40 Gbit/s")
@@ -139,9 +140,9 @@ def test_qcn_and_abq_have_a_port_without_a_link() -> None:
 # Each row: what a lab says of its switches, and the message.
 REFUSED = [
     ("default: {program: stamq}", "no scheme `stamq` has a program in P4; expected one of `abq`, `codel`, `droptail`, `ecn`, `qcn`, `rpm`, `stamp`, or a path: `./mine.p4`"),
-    ("default: {kind: bmv2, scheme: qcn, parking: {port: 2}}", "switches.default.parking.port: the switch's 3 links have the ports 0 to 2: expected another than 2"),
-    ("default: {kind: bmv2, scheme: qcn, parking: {port: 511}}", "switches.default.parking.port: expected at most 510"),
-    ("s1>h1: {scheme: qcn, parking: {port: 9}}", "switches.s1>h1.parking: is of a switch as a whole: expected it under `s1`"),
+    ("default: {kind: bmv2, scheme: qcn, recirculation: {port: 2}}", "switches.default.recirculation.port: the switch's 3 links have the ports 0 to 2: expected another than 2"),
+    ("default: {kind: bmv2, scheme: qcn, recirculation: {port: 511}}", "switches.default.recirculation.port: expected at most 510"),
+    ("s1>h1: {scheme: qcn, recirculation: {port: 9}}", "switches.s1>h1.recirculation: is of a switch as a whole: expected it under `s1`"),
     ("default: {kind: bmv2, scheme: abq, above: codel}", "switches.default.above: `above`: in P4 it is `ecn` or `droptail`, got `codel`"),
     ("default: {kind: bmv2, scheme: abq, release: window}", "switches.default.release: `release`: in P4 it is as in the article, which is the default: got `window`"),
     ("default: {kind: bmv2, scheme: abq, preset: published, threshold: 9 packets}", "in P4 it is as in the article, which is the default: got `peak`"),
@@ -223,10 +224,10 @@ def test_warnings(overrides: dict[str, Any], warning: str) -> None:
     ("overrides", "error"),
     [
         ({"switches.default.program": "stamp", "switches.default.kind": "linux"}, "switches.default.program: the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"),
-        ({"switches.default.parking": {"rate": "1 Gbit/s"}}, "switches.default.parking: the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"),
+        ({"switches.default.recirculation": {"rate": "1 Gbit/s"}}, "switches.default.recirculation: the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"),
         (
-            {"switches.default.kind": "bmv2", "switches.default.parking": {"rate": "1 Gbit/s"}},
-            "switches.default.parking: the program of `ecn` has no use for a port without a link: not used; expected none",
+            {"switches.default.kind": "bmv2", "switches.default.recirculation": {"rate": "1 Gbit/s"}},
+            "switches.default.recirculation: the program of `ecn` has no use for a port without a link: not used; expected none",
         ),
         ({"switches.default.program": "codel", "switches.default.scheme": "ecn"}, "switches.default.scheme: the switch runs the program `codel`: not used; expected `program` alone"),
     ],
@@ -361,12 +362,19 @@ class Walk:
         found = self.plan.nodes[node].pipeline
         assert found is not None
         routes = [e for e in found.entries if e.table == f"ipv{address.version}_routes" and e.key is not None]
-        fitting = [e for e in routes if address in ipaddress.ip_network(str(e.key and e.key["destination"]))]
-        route = max(fitting, key=lambda e: int(str(e.key and e.key["destination"]).partition("/")[2]))
-        number = int(route.arguments["first"]) + int(int(route.arguments["count"]) * share)
+        matches = {e.key["destination"]: e.arguments for e in routes if e.key is not None}
+        networks = {
+            ipaddress.ip_network((match.value.to_bytes(address.max_prefixlen // 8, "big"), match.prefix)): arguments
+            for match, arguments in matches.items()
+            if isinstance(match, Prefix)
+        }
+        assert len(networks) == len(matches) == len(routes)
+        route = networks[max((one for one in networks if address in one), key=lambda one: one.prefixlen)]
+        number = route["first"] + int(route["count"] * share)
         (hop,) = [e for e in found.entries if e.table == "next_hops" and e.key == {"hop": number}]
-        interface = found.ports[int(hop.arguments["port"])]
-        assert (hop.arguments["source"], hop.arguments["destination"]) == self.far[node, interface][2:]
+        interface = found.ports[hop.arguments["port"]]
+        macs = [hop.arguments[name].to_bytes(6, "big").hex(":") for name in ("source", "destination")]
+        assert tuple(macs) == self.far[node, interface][2:]
         return interface
 
     def path(self, source: int, target: int, family: int, shares: tuple[float, float]) -> list[str]:
@@ -481,9 +489,10 @@ def test_unequal_bins_are_the_kernels(full: int, bits: int, fine: bool, middle: 
     seen = []
     for entry in told:
         assert entry.key is not None and entry.priority == 1
-        first, _, last = str(entry.key["length"]).partition("..")
+        lengths = entry.key["length"]
+        assert isinstance(lengths, Range)
         assert {name: entry.key[name] for name in ("port", "unit", "bits")} == {"port": 3, "unit": 0, "bits": bits}
-        for length in range(int(first), min(int(last), full + 3) + 1):
+        for length in range(lengths.low, min(lengths.high, full + 3) + 1):
             seen.append(length)
             assert entry.arguments["value"] == stands_for(values, full, bits, length), length
     assert seen == list(range(full + 4))
@@ -527,7 +536,7 @@ def everything(tmp_path: Path) -> Any:
 def test_a_program_of_ones_own_is_told_what_the_lab_says(everything: Any) -> None:
     plan = compile_lab(
         everything("""\
-parking: {port: 300}
+recirculation: {port: 300}
 tables:
   hosts:
     - {match: {hdr.probe.address: 10.0.0.1}, action: host_forward, params: {port: ">h2"}}
@@ -546,9 +555,9 @@ groups: {9: [0, 1]}
     assert [(e.table, e.key, e.arguments, e.priority) for e in told.entries] == [
         ("ProbeIngress.hosts", {"hdr.probe.address": 0x0A000001}, {"port": 1}, 0),
         ("ProbeIngress.hosts", {"hdr.probe.address": 0x0A000002}, {"port": 2}, 0),
-        ("ProbeIngress.routes", {"hdr.probe.address": f"{0x0A000100}/24"}, {"port": 1}, 0),
-        ("ProbeIngress.rules", {"hdr.probe.flags": "1&&&3", "hdr.probe.low": "5..9"}, {"port": 1}, 2),
-        ("ProbeIngress.rules", {"hdr.probe.flow": "7&&&65535"}, {"port": 0}, 1),
+        ("ProbeIngress.routes", {"hdr.probe.address": Prefix(0x0A000100, 24)}, {"port": 1}, 0),
+        ("ProbeIngress.rules", {"hdr.probe.flags": Masked(1, 3), "hdr.probe.low": Range(5, 9)}, {"port": 1}, 2),
+        ("ProbeIngress.rules", {"hdr.probe.flow": 7}, {"port": 0}, 1),
     ]
     assert [(r.name, r.index, r.value) for r in told.registers] == [
         ("ProbeIngress.last_seen", 0, 5),
@@ -584,7 +593,7 @@ def test_values_of_translated_types_have_the_programs_widths(everything: Any, tm
         ),
         "s1",
     )
-    assert [(e.key, e.arguments) for e in told.entries] == [({"hdr.probe.flow": "65535&&&65535"}, {"port": 511})]
+    assert [(e.key, e.arguments) for e in told.entries] == [({"hdr.probe.flow": 65535}, {"port": 511})]
     assert [r.value for r in told.registers] == [0xFFFFFFFFFFFF]
     for text, message in [
         (rule.replace("FLOW", "65536").replace("PORT", "1"), "`65536` does not fit into 16 bits"),

@@ -20,8 +20,8 @@ from qbed.report import page
 from qbed.report.axes import AxisPositions, in_order
 from qbed.report.figures import Artist
 from qbed.report.style import PALETTE, SCREEN, SYMBOLS, paper, styled
-from qbed.store.axis_values import quantity_columns
-from qbed.store.identity import StoreError, read_any_identity
+from qbed.storage.axis_values import quantity_columns
+from qbed.storage.identity import StoreError, read_any_identity
 from qbed.telemetry import tables
 
 

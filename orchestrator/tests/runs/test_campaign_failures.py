@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from campaigns import CAMPAIGN, Bench, guests_of, hashes, wait_until, write_lab
 
-from qbed.store.checksums import CELL_ROW, cell_record, read_cell_record
+from qbed.storage.checksums import CELL_ROW, cell_record, read_cell_record
 
 CLOCK = r"""
 /* The wall clock jumps by ten days, forward and back, every few times that somebody looks at it. */

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from campaigns import CAMPAIGN, Bench, guests_of, hashes, wait_until, write_lab
 
-from qbed.store.identity import StoreError
-from qbed.store.run_folder import SPILL, RunFolder
+from qbed.storage.identity import StoreError
+from qbed.storage.run_folder import SPILL, RunFolder
 
 
 @pytest.fixture

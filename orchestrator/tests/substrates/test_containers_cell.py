@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from campaigns import write_lab
 from fake_nodes import FakeContainerlab, clab
+from synthetic import flow_sample
 
 from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import build_matrix
@@ -22,7 +23,7 @@ from qbed.cells.probes import Probes
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.runs.worker import MOST_RUNS, Outcome, Task, Worker
-from qbed.store.run_folder import RunFolder
+from qbed.storage.run_folder import RunFolder
 from qbed.substrates import Limits, SubstrateError
 from qbed.substrates.containers import cell, containerlab
 from qbed.substrates.containers.cell import cell_name
@@ -142,6 +143,12 @@ def parts(folder: Path, written: dict[str, dict[str, bytes]]) -> list[Path]:
             (out / name).write_bytes(content)
     gather(folder, plan, Placement((), 1))
     return [folder / "out" / name for name in (FILE, EXCHANGES)]
+
+
+def test_samples_of_flows_are_in_the_order_of_time(tmp_path: Path) -> None:
+    first, second, third, fourth = (flow_sample("tcp_info", flow, at) for flow, at in ((0, 1), (1, 1), (0, 2), (1, 2)))
+    parts(tmp_path, {"h1": {"flow_samples.bin": first + third}, "h2": {"flow_samples.bin": second + fourth}})
+    assert (tmp_path / "out/flow_samples.bin").read_bytes() == first + second + third + fourth
 
 
 def probe(flow: int, number: int, returned_ns: int) -> bytes:

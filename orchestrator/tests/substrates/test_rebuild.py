@@ -73,7 +73,7 @@ def test_unchanged_sources_are_only_looked_at(scratch: Path) -> None:
     "name",
     [
         "schemes/ecn/kernel/sch_ecn.c",
-        "kernel/modules/qlink/qlink.c",
+        "kernel/modules/qlink/datapath.c",
         "kernel/config.fragment",
         "crates/agent/src/main.rs",
     ],

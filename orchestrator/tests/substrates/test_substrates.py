@@ -9,7 +9,7 @@ import pytest
 
 from qbed import substrates
 from qbed.live.samples import find, stream
-from qbed.store.identity import RanOn, StoreError, ran_on
+from qbed.storage.identity import RanOn, StoreError, ran_on
 from qbed.substrates import SessionError, SubstrateError, names, substrate
 from qbed.substrates.toolchain import Manifest, Toolchain
 from qbed.substrates.virtual import substrate as virtual

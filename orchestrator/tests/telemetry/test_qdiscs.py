@@ -56,4 +56,4 @@ def test_a_whole_structure_has_every_name(kind: str) -> None:
 
 
 def test_the_page_lists_them() -> None:
-    assert f"|---|---|\n{qdiscs.markdown_rows()}\n" in (ROOT / "docs/queue-statistics.md").read_text()
+    assert f"|---|---|\n{qdiscs.markdown_rows()}\n" in (ROOT / "docs/measuring.md").read_text()

@@ -2,15 +2,16 @@
 /*
  * Active Buffer Queueing: the rule of schemes/abq/kernel/abq_algorithm.h, in
  * packets. While a port's output queue is long, the pure acknowledgements that
- * arrive on it go round and round through a parking port, each with a ticket; those
- * of a flow leave in the order in which they came. README.md says what that costs.
+ * arrive on it circulate through a recirculation port, each with a ticket. The
+ * acknowledgements of a flow leave in the order of their arrival. README.md states
+ * the cost.
  */
 #include "headers.p4"
 
 struct scheme_metadata {
     bit<19> threshold;		/* of the egress port */
     bit<19> limit;
-    @field_list(1) bit<1> parked;
+    @field_list(1) bit<1> held;
     @field_list(1) bit<1> passes;	/* its port was uncongested: it waits for those of its flow alone */
     @field_list(1) bit<1> leaves;
     @field_list(1) bit<1> ece;
@@ -26,7 +27,7 @@ struct scheme_metadata {
 #include "step_marking.p4"
 
 #define FLOWS 65536
-const bit<8> PARKED = 1;	/* the field list */
+const bit<8> HELD = 1;	/* the field list */
 const bit<19> SMALLEST_X = 4;	/* "If X is less than the size of four [MTUs], X is set as zero" */
 
 const bit<2> US = 0;		/* uncongested: acknowledgements pass */
@@ -41,7 +42,7 @@ const bit<2> LCS = 2;		/* lightly congested: held, and released when the queue f
 @name(".abq_released") register<bit<32>>(PORTS) released_of;	/* the first ticket that is still held */
 @name(".entries_cs") counter(PORTS, CounterType.packets) entries_cs;
 
-/* By flow, places: of those that are parked, and of the next */
+/* By flow, places: of those that are held, and of the next */
 @name(".abq_first") register<bit<32>>(FLOWS) first_of;
 @name(".abq_next") register<bit<32>>(FLOWS) next_of;
 
@@ -87,7 +88,7 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
     SetEce() set_ece;
     FlowPosition() flow_position;
     EnterCongestion() enter_congestion;
-    bit<9> parking_port;
+    bit<9> recirculation_port;
     bit<32> hold_limit;
 
     /* by the port that they arrived on, as the kernel's statistics of the same names */
@@ -97,14 +98,14 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
     @name(".corrected") counter(PORTS, CounterType.packets) corrected;
     @name(".overflow") counter(PORTS, CounterType.packets) overflow;
 
-    @name(".parking") action parking(bit<9> port, bit<32> limit) {
-        parking_port = port;
+    @name(".recirculation") action recirculation(bit<9> port, bit<32> limit) {
+        recirculation_port = port;
         hold_limit = limit;
     }
 
-    @name(".abq_parking") table abq_parking {
-        actions = { parking; }
-        default_action = parking(510, 1000);
+    @name(".abq_recirculation") table abq_recirculation {
+        actions = { recirculation; }
+        default_action = recirculation(510, 1000);
     }
 
     @name(".hold_above") action hold_above(bit<19> packets, bit<19> buffer) {
@@ -120,15 +121,15 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
     }
 
     /* One more turn: routing comes after the last one, and has counted this one as a hop. */
-    action park() {
-        standard_metadata.egress_spec = parking_port;
+    action recirculate_held() {
+        standard_metadata.egress_spec = recirculation_port;
         hdr.ipv4.ttl = hdr.ipv4.ttl + 1;
         hdr.ipv6.hop_limit = hdr.ipv6.hop_limit + 1;
     }
 
     /* A pure acknowledgement, with whatever options: held where its port is congested, or one of its flow is. */
     action hold(bit<2> state, bit<32> next) {
-        meta.scheme.parked = 1;
+        meta.scheme.held = 1;
         meta.scheme.passes = 0;
         meta.scheme.leaves = 0;
         meta.scheme.ece = 0;
@@ -138,7 +139,7 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         next_of.write((bit<32>)meta.scheme.flow, next + 1);
         if (state == US)
             meta.scheme.passes = 1;
-        park();
+        recirculate_held();
     }
 
     apply {
@@ -150,14 +151,14 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         bit<32> until;
         bit<19> queue;
 
-        abq_parking.apply();
-        if (meta.scheme.parked == 1) {
+        abq_recirculation.apply();
+        if (meta.scheme.held == 1) {
             index = (bit<32>)meta.scheme.port;
             if (meta.scheme.leaves == 0) {
-                park();
+                recirculate_held();
                 return;
             }
-            meta.scheme.parked = 0;
+            meta.scheme.held = 0;
             released.count(index);
             if (meta.scheme.ece == 1) {
                 released_with_ece.count(index);
@@ -221,11 +222,11 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         bit<32> tail;
         bit<32> until;
 
-        if (meta.scheme.parked == 1) {
+        if (meta.scheme.held == 1) {
             /*
-             * At the parking port. Whoever is released, or of an uncongested port, leaves
-             * when it is the first of its flow; or, so that a lost place locks nothing up,
-             * when the first has not come by in a whole turn.
+             * At the recirculation port. A packet that is released, or of an uncongested port,
+             * leaves if it is the first of its flow. It also leaves if the first has not
+             * passed within a whole turn, so that a lost place blocks no flow.
              */
             bit<32> flow = (bit<32>)meta.scheme.flow;
             bit<32> place = meta.scheme.place;
@@ -247,7 +248,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
                 meta.scheme.waited = 1;
                 meta.scheme.awaited = first;
             }
-            recirculate_preserving_field_list(PARKED);
+            recirculate_preserving_field_list(HELD);
             return;
         }
         step_marking.apply(hdr, standard_metadata);

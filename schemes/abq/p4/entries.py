@@ -47,4 +47,4 @@ def port_entries(port: Port, values: Values, _: Asked) -> Iterator[Entry]:
 def switch_entries(values: Values, recirculation: RecirculationPort | None) -> Iterator[Entry]:
     """The recirculation port, and how many ACKs are held there."""
     assert recirculation is not None
-    yield Entry("abq_parking", "parking", {"port": recirculation.port, "limit": values["hold_limit"]})
+    yield Entry("abq_recirculation", "recirculation", {"port": recirculation.port, "limit": values["hold_limit"]})

@@ -17,8 +17,8 @@ from qbed.plan.ports import port_names
 from qbed.schemes.declaration import registry
 from qbed.telemetry.taps import SUMMARY_FIELDS, Run, read_taps
 
-from cells import Observed
-from pcap import read_pcap
+from qbed_testing.cells import CellOutput
+from qbed_testing.pcap import has_valid_checksum, read_pcap
 
 FIN, SYN, RST, ACK, ECE = 1, 2, 4, 16, 64
 FRAME = 1514
@@ -70,27 +70,11 @@ def parse(frame: bytes) -> tuple[str, Segment, int]:
     return source, Segment(destination, (sport, dport), seq, ack, flags, length - header), header
 
 
-def checksum_is_right(frame: bytes) -> bool:
-    """Check the TCP checksum of a completely captured frame."""
-    ip = 14 + 4 * (frame[14] & 15) if frame[12:14] == b"\x08\x00" else 54
-    if ip == 54:
-        length = struct.unpack_from("!H", frame, 18)[0]
-        pseudo = frame[22:54]
-    else:
-        length = struct.unpack_from("!H", frame, 16)[0] - (ip - 14)
-        pseudo = frame[26:34]
-    data = pseudo + struct.pack("!HH", 6, length) + frame[ip : ip + length] + bytes(length % 2)
-    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return total == 0xFFFF
-
-
 def address(raw: Any, family: int) -> str:
     return str(ipaddress.ip_address(bytes(raw)[: 4 if family == 4 else 16]))
 
 
-def events(cell: Observed) -> Any:
+def events(cell: CellOutput) -> Any:
     """The events of all queues, in order of time."""
     with (cell.out / "taps.bin").open("rb") as stream:
         runs = [
@@ -99,7 +83,7 @@ def events(cell: Observed) -> Any:
     return np.concatenate(runs)
 
 
-def arrivals(cell: Observed, receiver: str) -> list[tuple[int, Segment, int]]:
+def arrivals(cell: CellOutput, receiver: str) -> list[tuple[int, Segment, int]]:
     """The segments that the switch received from h1: time, segment, length of the TCP header."""
     found = []
     for packet in read_pcap(cell.out / f"{cell.plan.queues[cell.queue('s1>h1')].name.replace(':', '-')}.pcap"):
@@ -109,7 +93,7 @@ def arrivals(cell: Observed, receiver: str) -> list[tuple[int, Segment, int]]:
     return found
 
 
-def departures(cell: Observed, all_events: Any, receiver: str, hosts: int = 13) -> list[tuple[int, Segment]]:
+def departures(cell: CellOutput, all_events: Any, receiver: str, hosts: int = 13) -> list[tuple[int, Segment]]:
     """The segments of `receiver` that the switch forwarded, at the time of their enqueue at the next port."""
     outs = [cell.queue(f"s1>h{number}") for number in range(2, hosts + 1)]
     found = []
@@ -148,8 +132,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("settings", "case"), CASES.values(), ids=CASES.keys())
-def test_every_acknowledgement_leaves_when_the_paper_says(
-    run_cell: Callable[..., Observed], settings: str, case: dict[str, Any]
+def test_each_ack_leaves_as_the_paper_specifies(
+    run_cell: Callable[..., CellOutput], settings: str, case: dict[str, Any]
 ) -> None:
     unit = case.get("unit", "packets")
     addressing = case.get("addressing", "ipv4")
@@ -174,7 +158,7 @@ def test_every_acknowledgement_leaves_when_the_paper_says(
     merged = steps(all_events, queue, unit, received)
     model.run(merged)
     other.run(sorted(merged, key=lambda step: (step[0], step[1] == "queue")))
-    assert model.released == other.released, "the order within one instant matters here: choose other delays"
+    assert model.released == other.released, "the result depends on the order within an instant: choose other delays"
     assert not model.held
     assert [(time, ack.with_ece(ece)) for ack, time, ece in model.released] == [
         e for e in forwarded if e[1].is_pure_ack
@@ -198,7 +182,7 @@ def test_every_acknowledgement_leaves_when_the_paper_says(
 
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
-def test_checksums_are_right_after_the_correction(run_cell: Callable[..., Observed], addressing: str) -> None:
+def test_checksums_are_valid_after_the_correction(run_cell: Callable[..., CellOutput], addressing: str) -> None:
     cell = run_cell(LAB.format(settings="threshold: 20 packets", addressing=addressing, duration="50 ms"))
     receiver = cell.flows()[0]["dst_address"]
     complete = echoed = 0
@@ -207,14 +191,14 @@ def test_checksums_are_right_after_the_correction(run_cell: Callable[..., Observ
         for packet in read_pcap(cell.out / f"{name}.pcap"):
             source, segment, _ = parse(packet.data)
             if source == receiver and len(packet.data) == packet.length:
-                assert checksum_is_right(packet.data), segment
+                assert has_valid_checksum(packet.data), segment
                 complete += 1
                 echoed += bool(segment.flags & ECE) and segment.is_pure_ack
     assert complete > 20 and echoed > 10
 
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
-def test_held_acks_at_the_end_are_accounted(run_cell: Callable[..., Observed], addressing: str) -> None:
+def test_held_acks_at_the_end_are_accounted(run_cell: Callable[..., CellOutput], addressing: str) -> None:
     cell = run_cell(LAB.format(settings="threshold: 20 packets", addressing=addressing, duration="1700 us"))
     taps = [cell.taps(port)["summary"] for port in port_names(cell.plan)]
     summaries = {i: QueueSummary(**{name: int(tap[name]) for name in SUMMARY_FIELDS}) for i, tap in enumerate(taps)}

@@ -17,7 +17,7 @@ from test_abq import ACK, FIN, SYN, arrivals, departures, events
 from qbed.plan.model import Plan
 from qbed.schemes.declaration import registry
 
-from cells import Observed
+from qbed_testing.cells import CellOutput
 
 LAB = """
 name: bystanders
@@ -76,10 +76,10 @@ def counted(lab: Any, node: str, name: str) -> int:
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
 def test_packets_for_the_switch_itself_are_not_held(
-    plugins: None, live_lab: Callable[[str], Any], addressing: str
+    tc_plugins: None, running_lab: Callable[[str], Any], addressing: str
 ) -> None:
     """For example BGP's: holding its acknowledgements would delay BGP's data."""
-    with live_lab(LAB.format(addressing=addressing)) as lab:
+    with running_lab(LAB.format(addressing=addressing)) as lab:
         status, output = lab.run("h1", "sh", "-c", "ip -j addr show dev eth0")
         address = next(
             entry["local"] for entry in json.loads(output)[0]["addr_info"] if entry["scope"] == "global"
@@ -92,9 +92,9 @@ def test_packets_for_the_switch_itself_are_not_held(
         assert found["holds"] == 0
 
 
-def test_data_releases_held_acks_of_its_connection(plugins: None, live_lab: Callable[[str], Any]) -> None:
+def test_data_releases_held_acks_of_its_connection(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:
     """Behind the data, PAWS would discard them for their timestamps, and their ECE with them."""
-    with live_lab(LAB.format(addressing="ipv4")) as lab:
+    with running_lab(LAB.format(addressing="ipv4")) as lab:
         lab.background("h1", "python3", "-c", TALK, "server", "10.0.0.1")
         status, output = lab.run("h2", "python3", "-c", TALK, "client", "10.0.0.1")
         assert status == 0, output
@@ -103,8 +103,8 @@ def test_data_releases_held_acks_of_its_connection(plugins: None, live_lab: Call
         assert counted(lab, "h2", "PAWSEstab") == 0
 
 
-def test_a_change_of_the_limit_changes_the_child(plugins: None, live_lab: Callable[[str], Any]) -> None:
-    with live_lab(LAB.format(addressing="ipv4")) as lab:
+def test_a_change_of_the_limit_changes_the_child(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:
+    with running_lab(LAB.format(addressing="ipv4")) as lab:
 
         def shown(verb: str, *words: str) -> list[tuple[str, Any]]:
             status, output = lab.run("s1", *TC, "qdisc", verb, "dev", "eth0", "root", "handle", "1:", "abq", *words)
@@ -139,7 +139,7 @@ duration: 200 ms
 """
 
 
-def test_a_host_without_ecn_ignores_ece(run_cell: Callable[..., Observed]) -> None:
+def test_a_host_without_ecn_ignores_ece(run_cell: Callable[..., CellOutput]) -> None:
     """RFC 3168: ECE has a meaning only on connections that negotiated ECN."""
     cells = {tcp: run_cell(INCAST.replace("TCP", tcp)) for tcp in ("reno", "dctcp")}
     corrected = {}
@@ -152,7 +152,7 @@ def test_a_host_without_ecn_ignores_ece(run_cell: Callable[..., Observed]) -> No
     assert counted["reno"] == 0 < counted["dctcp"]
 
 
-def test_the_handshakes_last_acknowledgement_is_held(run_cell: Callable[..., Observed]) -> None:
+def test_the_last_ack_of_the_handshake_is_held(run_cell: Callable[..., CellOutput]) -> None:
     """A switch without connection state cannot distinguish it. The peer's accept is delayed with it, at most while the
     output queue is above X, or until the connection's first data.
     """
@@ -195,20 +195,20 @@ else:
         peer.shutdown(socket.SHUT_WR)
         peer.recv(1)
 """
-"""One connection whose server does not read until its window is full."""
+"""One connection; its server does not read until its window is full."""
 
 
-def test_a_window_update_is_held(live_lab: Callable[[str], Any], tmp_path: Path) -> None:
+def test_a_window_update_is_held(running_lab: Callable[[str], Any], tmp_path: Path) -> None:
     """A pure window update is held like acknowledgements."""
     watched = "workload:", "observe: {queues: every packet}\ncapture: [s1>h1]\nworkload:"
-    with live_lab(LAB.format(addressing="ipv4").replace(*watched)) as lab:
+    with running_lab(LAB.format(addressing="ipv4").replace(*watched)) as lab:
         for script in (TALK, SLOW):
             lab.background("h1", "python3", "-c", script, "server", "10.0.0.1")
         lab.background("h2", "python3", "-c", TALK, "client", "10.0.0.1")
         status, output = lab.run("h2", "python3", "-c", SLOW, "client", "10.0.0.1")
         assert status == 0, output
         lab.stop()
-    cell = Observed(Plan.loads((tmp_path / "live" / "plan.json").read_bytes()), tmp_path / "live")
+    cell = CellOutput(Plan.loads((tmp_path / "live" / "plan.json").read_bytes()), tmp_path / "live")
     received = [(time, segment) for time, segment, _ in arrivals(cell, "10.0.0.1") if 7001 in segment.ports]
     forwarded = [
         (time, segment) for time, segment in departures(cell, events(cell), "10.0.0.1", 2) if 7001 in segment.ports

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from itertools import groupby
 
 import pytest
-from test_abq import arrivals, checksum_is_right, departures, events, parse
+from test_abq import arrivals, departures, events, parse
 
 from qbed.base.errors import QbedError
 from qbed.schemes.declaration import registry
 
-from cells import Observed
-from pcap import read_pcap
+from qbed_testing.cells import CellOutput
+from qbed_testing.pcap import has_valid_checksum, read_pcap
 
 LAB = """
 name: published
@@ -37,7 +37,7 @@ K, SEGMENT = 15_000, 1446
 
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
-def test_windows_of_k_leave_at_a_time(run_cell: Callable[..., Observed], addressing: str) -> None:
+def test_a_release_has_windows_of_at_most_k(run_cell: Callable[..., CellOutput], addressing: str) -> None:
     cell = run_cell(LAB.format(addressing=addressing))
     flows = cell.flows()
     assert all(flow["status"] == "complete" and not flow["retransmits"] for flow in flows)
@@ -62,14 +62,14 @@ def test_windows_of_k_leave_at_a_time(run_cell: Callable[..., Observed], address
     assert releases and max(releases) <= K // SEGMENT + 1
 
 
-def test_remaining_acks_are_released_without_further_events(run_cell: Callable[..., Observed]) -> None:
-    """The last acknowledgements allow no data whose arrival would release the next batch."""
+def test_remaining_acks_are_released_without_further_events(run_cell: Callable[..., CellOutput]) -> None:
+    """The last ACKs allow no further data, so no arrival would release the next batch."""
     cell = run_cell(LAB.format(addressing="ipv4").replace("size: 32768 B", "size: 1446 B"))
     found = registry()["abq"].decode(bytes.fromhex(cell.counters().queues[cell.queue("s1>h1")].xstats))
     assert found["holds"] > 11 and (found["state"], found["held_ipv4"]) == (0, 0)
 
 
-def test_checksums_are_right_after_the_window_is_written(run_cell: Callable[..., Observed]) -> None:
+def test_checksums_are_valid_after_the_window_is_written(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(LAB.format(addressing="ipv4"))
     receiver = cell.flows()[0]["dst_address"]
     name = cell.plan.queues[cell.queue("s1>h2")].name.replace(":", "-")
@@ -77,17 +77,20 @@ def test_checksums_are_right_after_the_window_is_written(run_cell: Callable[...,
     for packet in read_pcap(cell.out / f"{name}.pcap"):
         source, segment, _ = parse(packet.data)
         if source == receiver and segment.is_pure_ack:
-            assert checksum_is_right(packet.data), segment
+            assert has_valid_checksum(packet.data), segment
             windows.append(int.from_bytes(packet.data[14 + 20 + 14 : 14 + 20 + 16], "big"))
     assert min(windows) == SEGMENT and len(set(windows)) > 1
 
 
-def test_a_preset_is_the_schemes(run_cell: Callable[..., Observed]) -> None:
+def test_presets_belong_to_the_scheme(run_cell: Callable[..., CellOutput]) -> None:
     text = LAB.format(addressing="ipv4")
     values = registry()["abq"].preset("published")
     assert (values["x"], values["release"], values["answer"], values["last"]) == ("peak", "window", "window", "empty")
-    for wrong, message in {"preset: publisht": "`published`", "preset: published, x: peek": "`buffer`, `peak`"}.items():
+    for invalid, message in {
+        "preset: publisht": "`published`",
+        "preset: published, x: peek": "`buffer`, `peak`",
+    }.items():
         with pytest.raises(QbedError, match=message):
-            run_cell(text.replace("preset: published", wrong))
+            run_cell(text.replace("preset: published", invalid))
     with pytest.raises(QbedError, match="the scheme `ecn` has no preset"):
         run_cell(text.replace("scheme: abq", "scheme: ecn"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cells import Observed, ran, stored
+from qbed_testing.cells import CellOutput, run_lab, store_tables
 
 LAB = """
 name: dualpi2
@@ -42,9 +42,9 @@ Tables = Callable[[str], list[dict[str, Any]]]
 @pytest.fixture(scope="module")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Tables]]:
     folder = tmp_path_factory.mktemp("dualpi2")
-    seen: Observed = ran(folder / "cell", LAB, 1)
+    output: CellOutput = run_lab(folder / "cell", LAB, 1)
     (folder / "tables").mkdir()
-    yield stored(seen, folder / "tables")
+    yield store_tables(output, folder / "tables")
 
 
 def test_statistics_agree_with_the_tap(cell: tuple[dict[str, Any], Tables]) -> None:
@@ -93,18 +93,18 @@ def test_each_queue_has_its_delay(cell: tuple[dict[str, Any], Tables]) -> None:
 FLOOD = """\
 #!/usr/bin/env python3
 import socket, time
-us = socket.socket(type=socket.SOCK_DGRAM)
-us.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 1)  # ECT(1)
+sock = socket.socket(type=socket.SOCK_DGRAM)
+sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 1)  # ECT(1)
 due = time.monotonic()
 end = due + 2.5
 while due < end:
-    us.sendto(bytes(1400), ("h4", 9))
+    sock.sendto(bytes(1400), ("h4", 9))
     due += 200e-6
     time.sleep(max(0, due - time.monotonic()))
 """
 
 
-def test_unresponsive_l4s_traffic_is_dropped_to_the_target(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+def test_unresponsive_l4s_traffic_is_dropped_to_the_target(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     """58 Mbit/s of ECT(1) into 40, and nothing in the classic queue: RFC 9332, A.2, line 2a of dualpi2_update()."""
     (tmp_path / "cell-0").mkdir()
     (tmp_path / "cell-0" / "flood.py").write_text(FLOOD)
@@ -115,15 +115,15 @@ programs: [{{on: h2, run: ./flood.py, label: flood, status: any}}]
 observe: {{sojourn: true, windows: {{steady: {{from: 1.5 s, until: 2.5 s}}}}}}
 duration: 2.6 s
 """)
-    row, table = stored(cell, tmp_path / "cell-0")
+    row, table = store_tables(cell, tmp_path / "cell-0")
     assert (row["status"], row["contradictions"]) == ("complete", [])
     (queue,) = (found for found in table("queues") if found["port"] == "s1>s2")
     statistics = dict(queue["xstats"])
     assert statistics["dropped_l4s"] > 1000 and statistics["overlimit"] == 0
-    (waited,) = (
+    (sojourn_ms,) = (
         found["mean_ns"] / 1e6
         for found in table("sojourn_windows")
         if (found["port"], found["span"], found["ecn"]) in {("s1>s2", "steady", "ce"), ("s1>s2", "steady", "ect1")}
         and found["packets"] > 1000
     )
-    assert 10 < waited < 20
+    assert 10 < sojourn_ms < 20

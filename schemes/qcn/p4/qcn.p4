@@ -9,8 +9,8 @@
 #include "headers.p4"
 
 struct scheme_metadata {
-    @field_list(1) bit<1> own;	/* feedback of this switch, on its way to routing */
-    @field_list(1) bit<16> feedback;	/* a clone is told what its packet was */
+    @field_list(1) bit<1> is_feedback;	/* a feedback packet of this switch, before routing */
+    @field_list(1) bit<16> feedback;	/* how a clone describes its original packet */
     @field_list(1) bit<8> feedback_bits;
 }
 
@@ -19,7 +19,7 @@ struct scheme_metadata {
 
 const bit<8> KEPT = 1;		/* the field list */
 const bit<8> SWITCH_HOP_LIMIT = 64;
-const bit<32> FEEDBACK_SESSION = 1;	/* a clone session whose one port has no link */
+const bit<32> FEEDBACK_SESSION = 1;	/* the clone session of the recirculation port */
 
 /* By egress port: packets that wait, and those that did not fit since one has left */
 @name(".waiting") register<bit<32>>(PORTS) waiting_of;
@@ -39,7 +39,7 @@ struct qcn_settings {
     bit<1> capped;
 }
 
-/* A packet of the switch's own: from who was to receive the data, to who sent them. */
+/* A feedback packet of the switch, addressed from the receiver of the data to their sender. */
 control MakeFeedback(inout headers hdr, inout metadata meta,
                      inout standard_metadata_t standard_metadata)
 {
@@ -99,7 +99,7 @@ control MakeFeedback(inout headers hdr, inout metadata meta,
         }
         if (hdr.udp.checksum == 0)
             hdr.udp.checksum = 0xffff;
-        meta.scheme.own = 1;
+        meta.scheme.is_feedback = 1;
         recirculate_preserving_field_list(KEPT);
     }
 }
@@ -247,7 +247,7 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         bit<32> queue;
         bit<32> bytes = ETHERNET_BYTES;
 
-        if (meta.scheme.own == 1) {
+        if (meta.scheme.is_feedback == 1) {
             routed.count(0);
             /* not in the pass before: simple_switch recirculates all of a packet that is cut */
             if (hdr.vlan[0].isValid())

@@ -13,8 +13,8 @@ import pytest
 
 from qbed.telemetry.congestion import PORT, Flag, Header, Kind, Type, Unit
 
-from cells import Observed, expect_drop_tail_for_tcp
-from datagrams import SENDER, Bench, Datagram, Seen, padded
+from qbed_testing.cells import CellOutput, assert_tcp_as_with_droptail
+from qbed_testing.datagrams import SENDER, CapturedDatagram, Datagram, DatagramLab, padded_payload
 
 LAB = """
 name: qcn
@@ -35,15 +35,15 @@ EQUILIBRIUM, WEIGHT = 25, 2
 
 
 @pytest.fixture
-def bench(plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]) -> Callable[..., Any]:
+def bench(tc_plugins: None, tmp_path: Path, running_lab: Callable[[str], Any]) -> Callable[..., Any]:
     """Return bench(extra, ports): a context manager that starts the lab with additional parameters and per-port
     settings.
     """
 
     @contextmanager
-    def up(extra: str = "", ports: str = "") -> Iterator[Bench]:
-        with live_lab(LAB.format(extra=extra, ports=ports)) as lab:
-            yield Bench(lab, tmp_path / "live")
+    def up(extra: str = "", ports: str = "") -> Iterator[DatagramLab]:
+        with running_lab(LAB.format(extra=extra, ports=ports)) as lab:
+            yield DatagramLab(lab, tmp_path / "live")
 
     return up
 
@@ -53,17 +53,17 @@ def burst(count: int, length: int = 1000) -> list[Datagram]:
     return [
         Datagram(
             ADDRESSES[(4, 6)[number // 3 % 2]][1],
-            padded(Header(flow=5, sequence=1000 + number, time=77 + number), length),
+            padded_payload(Header(flow=5, sequence=1000 + number, time=77 + number), length),
         )
         for number in range(count)
     ]
 
 
-def data(lab: Bench, node: str, interface: str) -> list[Seen]:
+def data(lab: DatagramLab, node: str, interface: str) -> list[CapturedDatagram]:
     return [one for one in lab.captured(node, interface) if one.ports == (SENDER, PORT)]
 
 
-def feedback_of_s1(lab: Bench) -> list[Seen]:
+def feedback_of_s1(lab: DatagramLab) -> list[CapturedDatagram]:
     """Feedback that s1 sent to h1, without that of s2 which it forwarded."""
     return [one for one in lab.captured("s1", "eth0") if one.ports == (PORT, SENDER) and one.hop_limit == 64]
 
@@ -74,7 +74,7 @@ def quantized(congestion: int, bits: int) -> int:
 
 
 def samples(
-    received: list[Seen], forwarded: list[Seen], bits: int = 6, equilibrium: int = EQUILIBRIUM
+    received: list[CapturedDatagram], forwarded: list[CapturedDatagram], bits: int = 6, equilibrium: int = EQUILIBRIUM
 ) -> list[tuple[int, int]]:
     """For each packet, if all are sampled: -Fb (0 if Fb is not negative), and its quantized value. If a packet arrives
     at the instant at which another leaves, its header shows which received first.
@@ -83,8 +83,8 @@ def samples(
     for number, (entered, left) in enumerate(zip(received, forwarded, strict=True)):
         queues = {sum(gone.time_ns >= entered.time_ns + tie for gone in forwarded[:number]) for tie in (0, 1)}
         choices = {(q, max(0, q - equilibrium + WEIGHT * (q - old))) for q in queues for old in before}
-        had, has = entered.header.feedback, left.header.feedback
-        fitting = [one for one in choices if max(had, quantized(one[1], bits)) == has] or list(choices)
+        previous, current = entered.header.feedback, left.header.feedback
+        fitting = [one for one in choices if max(previous, quantized(one[1], bits)) == current] or list(choices)
         before = {queue for queue, _ in fitting}
         found.append((fitting[0][1], quantized(fitting[0][1], bits)))
     return found
@@ -111,7 +111,7 @@ def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: 
         if level:
             header = header._replace(feedback=level, feedback_bits=bits, flags=Flag.REFLECTED)
         assert left.header == header
-        assert left.whole and left.payload[88:] == packet.payload[88:]
+        assert left.has_valid_checksums and left.payload[88:] == packet.payload[88:]
 
     # Feedback comes from the receiver's address, immediately and complete.
     feedback_packets = feedback_of_s1(lab)
@@ -120,7 +120,7 @@ def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: 
     for feedback, (packet, level) in zip(feedback_packets, reflected, strict=True):
         assert (feedback.source, feedback.destination) == (packet.destination, packet.source)
         assert (
-            feedback.whole
+            feedback.has_valid_checksums
             and feedback.checksum
             and feedback.hop_limit == 64
             and feedback.payload == feedback.payload[:88]
@@ -138,7 +138,7 @@ def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: 
         assert feedback.header == expected
         # both directions are idle except for feedback, also of s2: a frame of at most 150 bytes
         assert 0 <= feedback.time_ns - packet.time_ns <= 120
-        assert feedback.header.time % 10**9 == packet.time_ns % 10**9  # CLOCK_MONOTONIC began a whole second earlier
+        assert feedback.header.time % 10**9 == packet.time_ns % 10**9  # CLOCK_MONOTONIC started a full second earlier
     assert {payload for *_, payload in socket_packets} >= {feedback.payload for feedback in feedback_packets}
     assert {(source, port) for source, port, _ in socket_packets} == {(to, PORT) for _, to in ADDRESSES.values()}
     assert (found["sampled"], found["unroutable"], found["no_memory"], found["dropped"]) == (150, 0, 0, 0)
@@ -150,7 +150,7 @@ def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: 
     assert sent["OutTransmits"] == len(forwarded) + len(feedback_packets) + len(passed)
 
 
-def counters(lab: Bench) -> dict[str, int]:
+def counters(lab: DatagramLab) -> dict[str, int]:
     """The counters of s1's IP, both versions, as used by the packet accounting."""
     status, text = lab.lab.run("s1", "sh", "-c", "cat /proc/net/snmp; cat /proc/net/snmp6")
     assert status == 0
@@ -161,9 +161,11 @@ def counters(lab: Bench) -> dict[str, int]:
     return {"OutTransmits": ipv4["OutTransmits"] + ipv6["OutTransmits"]}
 
 
-def test_a_second_queue_overwrites_only_with_what_is_worse(bench: Callable[..., Any]) -> None:
-    near = f"{{scheme: qcn, buffer: 200 packets, equilibrium: 1 packets, full_scale: 125 packets, reflect: 0 %{ALL}}}"
-    with bench(f"{ALL}, reflect: 0 %", f"s2>h2: {near}") as lab:
+def test_a_second_queue_overwrites_only_with_higher_congestion(bench: Callable[..., Any]) -> None:
+    second_queue = (
+        f"{{scheme: qcn, buffer: 200 packets, equilibrium: 1 packets, full_scale: 125 packets, reflect: 0 %{ALL}}}"
+    )
+    with bench(f"{ALL}, reflect: 0 %", f"s2>h2: {second_queue}") as lab:
         lab.capture({"s1": "eth0 eth1", "s2": "eth0 eth1"})
         lab.send("h1", burst(150))
         lab.sleep()
@@ -180,7 +182,7 @@ def test_a_second_queue_overwrites_only_with_what_is_worse(bench: Callable[..., 
     assert feedback_of_s1(lab) == []
 
 
-def test_probabilities_are_those_of_the_slides(bench: Callable[..., Any]) -> None:
+def test_probabilities_are_as_specified(bench: Callable[..., Any]) -> None:
     """A queue that stays full: one packet in four is sampled, and samples cause feedback as often as expected."""
     with bench(", full_scale: 50 packets, reflect: 40 %") as lab:
         lab.capture({"s1": "eth0 eth1"})
@@ -202,13 +204,13 @@ def test_probabilities_are_those_of_the_slides(bench: Callable[..., Any]) -> Non
 
 def test_only_data_is_sampled(bench: Callable[..., Any]) -> None:
     """Acknowledgements, feedback, other versions and other ports are not sampled."""
-    full = padded(Header(flow=5, feedback=1, feedback_bits=6), 1000)
+    full = padded_payload(Header(flow=5, feedback=1, feedback_bits=6), 1000)
     to = ADDRESSES[4][1]
     other_payloads = [
         *(full[:1] + bytes([kind]) + full[2:] for kind in (Type.ACK, Type.FEEDBACK, 9)),
         b"\x02" + full[1:],
         full[:50],
-        padded(Header(type=Type.ACK, kind=Kind.MAX, unit=Unit.BYTES), 300),
+        padded_payload(Header(type=Type.ACK, kind=Kind.MAX, unit=Unit.BYTES), 300),
     ]
     datagrams = [Datagram(to, payload) for payload in other_payloads for _ in range(20)]
     datagrams += [Datagram(to, full, port=PORT + 1, source=SENDER)] * 20
@@ -238,17 +240,17 @@ def test_feedback_without_a_route_is_counted(bench: Callable[..., Any]) -> None:
 
 
 def test_two_runs_are_equal(bench: Callable[..., Any], tmp_path: Path) -> None:
-    seen = []
+    runs = []
     for _ in range(2):
         with bench(", reflect: 40 %") as lab:
             lab.capture({"s1": "eth0 eth1"})
             lab.send("h1", burst(300))
             lab.sleep()
-        seen.append([(one.header.sequence, one.header.feedback, one.header.flags) for one in data(lab, "s1", "eth1")])
-        (tmp_path / "live").rename(tmp_path / f"live-{len(seen)}")
-    assert seen[0] == seen[1]
-    assert any(feedback for _, feedback, _ in seen[0])
+        runs.append([(one.header.sequence, one.header.feedback, one.header.flags) for one in data(lab, "s1", "eth1")])
+        (tmp_path / "live").rename(tmp_path / f"live-{len(runs)}")
+    assert runs[0] == runs[1]
+    assert any(feedback for _, feedback, _ in runs[0])
 
 
-def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., Observed]) -> None:
-    expect_drop_tail_for_tcp(run_cell, "qcn")
+def test_tcp_is_as_over_drop_tail(run_cell: Callable[..., CellOutput]) -> None:
+    assert_tcp_as_with_droptail(run_cell, "qcn")

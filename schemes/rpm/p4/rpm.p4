@@ -18,8 +18,8 @@ struct scheme_metadata {
 #include "controlled_delay.p4"
 #include "marking.p4"
 
-/* Signatures that no flow has; of registers that nobody holds, and that all flows of a port share. */
-const bit<32> NOBODY = 0;
+/* Signatures that no flow has: of a free register, and of one that all flows of a port share. */
+const bit<32> NO_HOLDER = 0;
 const bit<32> ANY_FLOW = 1;
 
 /* The register of the packet's flow, or, of an acknowledgement, of the flow that it answers. */
@@ -106,7 +106,7 @@ control End(in bit<32> position, in bit<32> signature)
         if (holder != signature)
             return;
         clear.apply(position);
-        holder_of.write(position, NOBODY);
+        holder_of.write(position, NO_HOLDER);
         closing_of.write(position, 0);
     }
 }
@@ -118,7 +118,7 @@ control Acknowledge(inout headers hdr, in metadata meta, in bit<48> now, in bit<
     Clear() clear;
     SetEce() set_ece;
 
-    /* by the port whose decisions they are */
+    /* by the deciding port */
     @name(".reverse_marks") counter(PORTS, CounterType.packets) reverse_marks;
     @name(".ece_already_set") counter(PORTS, CounterType.packets) ece_already_set;
 
@@ -133,7 +133,7 @@ control Acknowledge(inout headers hdr, in metadata meta, in bit<48> now, in bit<
         if (holder != signature) {
             reverse_time_of.read(reverse_time, position);
             closing_of.read(closing, position);
-            if (holder != NOBODY && closing == 0 && now - reverse_time <= meta.scheme.reverse_timeout)
+            if (holder != NO_HOLDER && closing == 0 && now - reverse_time <= meta.scheme.reverse_timeout)
                 return;		/* a collision; decisions count those */
             holder_of.write(position, signature);
         }
@@ -160,9 +160,9 @@ control Acknowledge(inout headers hdr, in metadata meta, in bit<48> now, in bit<
 control SchemeIngress(inout headers hdr, inout metadata meta,
                       inout standard_metadata_t standard_metadata)
 {
-    FlowRegister() own_register;
+    FlowRegister() flow_register;
     FlowRegister() answered_register;
-    End() end_own;
+    End() end_flow;
     End() end_answered;
     Acknowledge() acknowledge;
 
@@ -180,8 +180,8 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
     apply {
         bit<48> now = standard_metadata.ingress_global_timestamp;
         bit<9> port = standard_metadata.ingress_port;
-        bit<32> own;
-        bit<32> own_signature;
+        bit<32> flow_index;
+        bit<32> flow_signature;
         bit<32> answered;
         bit<32> signature;
         bit<32> holder;
@@ -191,19 +191,19 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         if (!hdr.tcp.isValid())
             return;
         of_flows = meta.scheme.per_port == 0;	/* the register of a port serves all */
-        own_register.apply(hdr, meta, false, port, own, own_signature);
+        flow_register.apply(hdr, meta, false, port, flow_index, flow_signature);
         answered_register.apply(hdr, meta, true, port, answered, signature);
         if (of_flows && (hdr.tcp.syn == 1 || hdr.tcp.rst == 1))
-            end_own.apply(own, own_signature);
+            end_flow.apply(flow_index, flow_signature);
         if (of_flows && hdr.tcp.rst == 1)
             end_answered.apply(answered, signature);
         if (hdr.tcp.ack == 1 && hdr.tcp.rst == 0)
             acknowledge.apply(hdr, meta, now, answered, signature);
         /* last: this very acknowledgement shall not take what the flow leaves */
         if (of_flows && hdr.tcp.fin == 1) {
-            holder_of.read(holder, own);
-            if (holder == own_signature)
-                closing_of.write(own, 1);
+            holder_of.read(holder, flow_index);
+            if (holder == flow_signature)
+                closing_of.write(flow_index, 1);
         }
     }
 }
@@ -273,7 +273,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
             pending_of.read(pending, position);
             pending_port_of.read(port, position);
             /* only where an acknowledgement of the flow passed a short while ago */
-            if (holder != NOBODY && now - reverse_time <= meta.scheme.reverse_timeout) {
+            if (holder != NO_HOLDER && now - reverse_time <= meta.scheme.reverse_timeout) {
                 if (holder != signature) {
                     closing_of.read(closing, position);
                     if (closing == 0)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pcap import Packet
+from qbed_testing.pcap import Packet
 
 ETHERNET = 14
 FIN, SYN, RST, ACK, ECE, CWR = 0x01, 0x02, 0x04, 0x10, 0x40, 0x80
@@ -57,7 +57,7 @@ def ones_complement_holds(data: bytes) -> bool:
     return total == 0xFFFF
 
 
-def segment_of(packet: Packet) -> Segment | None:
+def tcp_segment(packet: Packet) -> Segment | None:
     """Parse the TCP segment in a frame without VLAN tags or IPv6 extension headers."""
     ip = packet.data[ETHERNET:]
     if ip[0] >> 4 == 4:
@@ -88,7 +88,7 @@ def segment_of(packet: Packet) -> Segment | None:
 
 def segments(packets: Iterable[Packet]) -> Iterator[Segment]:
     """Yield the TCP segments among packets."""
-    return (found for found in map(segment_of, packets) if found)
+    return (found for found in map(tcp_segment, packets) if found)
 
 
 @dataclass

@@ -31,8 +31,8 @@ from qbed.plan.model import Metrics, Plan, Route, Via
 from qbed.schemes.declaration import registry
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 
-from cells import LIMITS, Observed, plan_of, stored
-from pcap import read_pcap
+from qbed_testing.cells import LIMITS, CellOutput, store_tables, write_plan
+from qbed_testing.pcap import read_pcap
 
 DUMBBELL = """
 name: rpm
@@ -77,31 +77,31 @@ def dumbbell(
     )
 
 
-def captured(cell: Observed, port: str) -> list[Segment]:
+def captured(cell: CellOutput, port: str) -> list[Segment]:
     queue = cell.plan.queues[cell.queue(port)]
     name = f"{cell.plan.nodes[queue.node].name}-{queue.interface}.pcap"
     return list(segments(read_pcap(cell.out / name)))
 
 
-def statistics(cell: Observed, port: str) -> dict[str, int]:
+def statistics(cell: CellOutput, port: str) -> dict[str, int]:
     return registry()["rpm"].decode(bytes.fromhex(cell.counters().queues[cell.queue(port)].xstats))
 
 
-def is_data_direction(cell: Observed, segment: Segment) -> bool:
+def is_data_direction(cell: CellOutput, segment: Segment) -> bool:
     """Whether a segment is sent from a sender to a receiver."""
     return segment.flow[3] in {workload.port for workload in cell.plan.workloads}
 
 
-def leaving(cell: Observed, port: str = "s1>s2") -> list[Segment]:
+def leaving(cell: CellOutput, port: str = "s1>s2") -> list[Segment]:
     return [segment for segment in captured(cell, port) if is_data_direction(cell, segment)]
 
 
-def arriving(cell: Observed, hosts: int) -> list[Segment]:
+def arriving(cell: CellOutput, hosts: int) -> list[Segment]:
     ports = (captured(cell, f"s1>h{number + 1}") for number in range(hosts))
     return [segment for segment in itertools.chain(*ports) if is_data_direction(cell, segment)]
 
 
-def expected_of(cell: Observed, hosts: int = 1, per_port: bool = False) -> Expected:
+def expected_of(cell: CellOutput, hosts: int = 1, per_port: bool = False) -> Expected:
     codel = CoDel(TARGET_NS, INTERVAL_NS, cell.plan.epoch_ns)
     return expect(codel, arriving(cell, hosts), captured(cell, "s1>s2"), per_port=per_port)
 
@@ -116,22 +116,20 @@ def check_counters(found: dict[str, int]) -> None:
 MARK, SIGNAL = 4, 5
 
 
-def tap_events(cell: Observed, op: int, port: str = "s1>s2") -> list[tuple[int, int, int]]:
+def tap_events(cell: CellOutput, op: int, port: str = "s1>s2") -> list[tuple[int, int, int]]:
     """The tap's events of one operation: time, TCP sequence number and ECN of the packet."""
     events = np.concatenate(cell.taps(port)["events"])
     return [(int(e["time_ns"]), int(e["tcp_seq"]), int(e["ecn"])) for e in events[events["op"] == op]]
 
 
-def echoes(cell: Observed, host: int = 1) -> list[Segment]:
+def echoes(cell: CellOutput, host: int = 1) -> list[Segment]:
     """The acknowledgements that the switch sends towards the sender."""
     return [segment for segment in captured(cell, f"s1>h{host}") if not is_data_direction(cell, segment)]
 
 
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("tcp", ["cubic", "dctcp", "reno"])
-def test_every_decision_sets_ece_in_the_next_acknowledgement(
-    run_cell: Callable[..., Observed], tcp: str, family: int
-) -> None:
+def test_each_decision_sets_ece_in_the_next_ack(run_cell: Callable[..., CellOutput], tcp: str, family: int) -> None:
     cell = run_cell(dumbbell(tcp=tcp, family=family))
     expected = expected_of(cell)
     assert len(expected.decisions) > 20, "the lab does not congest"
@@ -176,7 +174,7 @@ def test_every_decision_sets_ece_in_the_next_acknowledgement(
     assert flow["retransmits"] == 0
 
 
-def reactions(cell: Observed) -> list[int]:
+def reactions(cell: CellOutput) -> list[int]:
     """The time from each decision until ECE arrives at the sender, in ns."""
     expected = expected_of(cell)
     sent = {segment.identity: segment.time_ns for segment in leaving(cell)}
@@ -190,8 +188,8 @@ def reactions(cell: Observed) -> list[int]:
     return [end - start for start, end in zip(decided, arrived, strict=False)]
 
 
-def test_the_reaction_time_does_not_depend_on_the_receiver(run_cell: Callable[..., Observed]) -> None:
-    """A decision waits for the next acknowledgement, whose spacing is that of the bottleneck, and then for the link to
+def test_the_reaction_time_does_not_depend_on_the_receiver(run_cell: Callable[..., CellOutput]) -> None:
+    """A decision waits for the next ACK, at the spacing of the bottleneck, and then for the link to
     the sender: 5 us and the serialization time. The receiver is 5 or 500 us away.
     """
     acknowledgement_ns = -(-66 * 8 // 10)
@@ -210,7 +208,7 @@ def test_the_reaction_time_does_not_depend_on_the_receiver(run_cell: Callable[..
         assert sorted(waits)[len(waits) // 2] <= spacing_ns
 
 
-def test_per_port_state_marks_whichever_acknowledgement_comes_first(run_cell: Callable[..., Observed]) -> None:
+def test_per_port_state_marks_the_next_ack_of_any_flow(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(dumbbell(hosts=3, extra=", per_port: on", size="3 MB"))
     expected = expected_of(cell, hosts=3, per_port=True)
     out = sorted(itertools.chain(*(echoes(cell, host) for host in (1, 2, 3))), key=lambda s: s.time_ns)
@@ -227,7 +225,7 @@ def test_per_port_state_marks_whichever_acknowledgement_comes_first(run_cell: Ca
     assert other_flows >= 0
 
 
-def test_flows_that_share_a_switch_have_registers_of_their_own(run_cell: Callable[..., Observed]) -> None:
+def test_flows_that_share_a_switch_have_separate_registers(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(dumbbell(hosts=3, size="3 MB"))
     expected = expected_of(cell, hosts=3)
     carried = {(s.identity, s.time_ns) for s, carries in expected.echoes if carries}
@@ -237,8 +235,8 @@ def test_flows_that_share_a_switch_have_registers_of_their_own(run_cell: Callabl
     assert statistics(cell, "s1>s2")["collisions"] == 0
 
 
-def test_flows_that_collide_are_marked_forward(run_cell: Callable[..., Observed]) -> None:
-    """With one register, the flow whose acknowledgement comes first holds it; the others are marked as by CoDel."""
+def test_flows_that_collide_are_marked_forward(run_cell: Callable[..., CellOutput]) -> None:
+    """With one register, the flow of the first ACK holds it; the others are marked as by CoDel."""
     cell = run_cell(dumbbell(hosts=3, extra=", registers: 1", size="3 MB"))
     sent = leaving(cell)
     reversed_flows = {s.back for s in captured(cell, "s1>s2") if not is_data_direction(cell, s)}
@@ -260,7 +258,7 @@ def test_flows_that_collide_are_marked_forward(run_cell: Callable[..., Observed]
     assert sum(bool(segment.flags & ECE) for segment in forwarded) == found["reverse_marks"]
 
 
-def test_a_flow_that_has_ended_leaves_its_register_to_the_next(run_cell: Callable[..., Observed]) -> None:
+def test_the_register_of_an_ended_flow_is_reused(run_cell: Callable[..., CellOutput]) -> None:
     """Immediately, not after `reverse_timeout` (1 s): one register, and a second flow 10 ms after the first."""
     text = dumbbell(hosts=2, extra=", registers: 1")
     flow = "  - flow: {{from: {}, to: {}, size: 3 MB, start: {}}}\n"
@@ -276,7 +274,7 @@ def test_a_flow_that_has_ended_leaves_its_register_to_the_next(run_cell: Callabl
 
 
 @pytest.mark.parametrize("delayed", ["on", "off"])
-def test_dctcp_counts_all_data_of_a_marked_acknowledgement(run_cell: Callable[..., Observed], delayed: str) -> None:
+def test_dctcp_counts_all_data_of_a_marked_acknowledgement(run_cell: Callable[..., CellOutput], delayed: str) -> None:
     """Linux adds all data that an ACK with ECE covers to `delivered_ce`. A receiver sends separate acknowledgements for
     marked and unmarked segments (RFC 8257, 3.2); a switch does not know how many an acknowledgement covers. So
     DCTCP's alpha is up to twice that of forward marks, unless every segment is acknowledged.
@@ -293,7 +291,7 @@ def test_dctcp_counts_all_data_of_a_marked_acknowledgement(run_cell: Callable[..
         assert counted == echoed
 
 
-def test_a_port_register_is_also_emptied_by_flows_without_ecn(run_cell: Callable[..., Observed]) -> None:
+def test_a_port_register_is_also_emptied_by_flows_without_ecn(run_cell: Callable[..., CellOutput]) -> None:
     """Pure acknowledgements are never ECN-capable, and there is no flow state, so the decision is lost."""
     text = dumbbell(hosts=2, extra=", per_port: on", size="3 MB")
     text = text.replace("10000 packets}}\naddr", '10000 packets}, h2: {ecn: "off"}, h4: {ecn: "off"}}\naddr')
@@ -308,7 +306,7 @@ def test_a_port_register_is_also_emptied_by_flows_without_ecn(run_cell: Callable
     assert cell.flows()[1]["ce_marks"] == 0, "its sender did not negotiate ECN and ignores ECE"
 
 
-def test_flows_without_ecn_lose_packets(run_cell: Callable[..., Observed]) -> None:
+def test_flows_without_ecn_lose_packets(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(dumbbell(ecn="off"))
     found = statistics(cell, "s1>s2")
     assert found["dropped"] > 0
@@ -352,12 +350,12 @@ def route_acknowledgements_by_s2(plan: Plan) -> None:
 
 @pytest.mark.parametrize("back", ["s1", "s2"])
 def test_flows_with_asymmetric_routes_are_marked_forward(tmp_path: Path, back: str) -> None:
-    plan = plan_of(tmp_path, ASYMMETRIC)
+    plan = write_plan(tmp_path, ASYMMETRIC)
     if back == "s2":
         route_acknowledgements_by_s2(plan)
     (tmp_path / "plan.json").write_text(plan.dumps())
     VirtualSubstrate().cell(tmp_path, plan).run(LIMITS, lambda fraction: None)
-    cell = Observed(plan, tmp_path)
+    cell = CellOutput(plan, tmp_path)
 
     assert [s for s in captured(cell, f"h2>{back}") if s.flags & ACK and not is_data_direction(cell, s)]
     found = statistics(cell, "s1>h2")
@@ -384,8 +382,8 @@ duration: 100 ms
 
 @pytest.mark.parametrize(("count", "minimum"), [(1, 50), (4, 500)])
 @pytest.mark.parametrize(("kind", "unit_ns"), [("linux", 1024), ("bmv2", 1000)])
-def test_kernel_and_p4_decide_as_codel_says_of_what_they_saw(
-    run_cell: Callable[..., Observed], tmp_path: Path, kind: str, unit_ns: int, count: int, minimum: int
+def test_kernel_and_p4_decide_as_codel(
+    run_cell: Callable[..., CellOutput], tmp_path: Path, kind: str, unit_ns: int, count: int, minimum: int
 ) -> None:
     """Also in an unstable case: 16 windows of two segments exceed the target, and CoDel's decisions depend on whether
     its queue is short for an instant.
@@ -393,7 +391,7 @@ def test_kernel_and_p4_decide_as_codel_says_of_what_they_saw(
     cell = run_cell(SHARED.format(kind=kind, count=count))
     codel = CoDel(100_000 // unit_ns * unit_ns, 1_000_000, cell.plan.epoch_ns, unit_ns)
     expected = expect(codel, arriving(cell, 4), captured(cell, "s1>s2"))
-    _, table = stored(cell, tmp_path)
+    _, table = store_tables(cell, tmp_path)
     (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
     found = dict(queue["xstats"])
     assert found["forward_marks"] == found["ce_arrived"] == found["dropped"] == queue["dropped_packets"] == 0
@@ -408,12 +406,12 @@ def test_kernel_and_p4_decide_as_codel_says_of_what_they_saw(
     assert min(expected_marks.values()) == 0 and expected_marks.total() <= 1
 
 
-def test_two_runs_are_equal(run_cell: Callable[..., Observed]) -> None:
+def test_two_runs_are_equal(run_cell: Callable[..., CellOutput]) -> None:
     text = dumbbell(hosts=2, size="2 MB")
     assert run_cell(text).digest() == run_cell(text).digest()
 
 
-def test_rst_and_syn_carry_nothing(run_cell: Callable[..., Observed]) -> None:
+def test_rst_and_syn_are_not_modified(run_cell: Callable[..., CellOutput]) -> None:
     """SYN-ACKs negotiate ECN with ECE and are not modified."""
     cell = run_cell(dumbbell())
     opening = [segment for segment in captured(cell, "s1>s2") if segment.flags & SYN and segment.flags & ACK]
@@ -441,7 +439,7 @@ sender.join()
 
 
 def test_acknowledgements_that_carry_data_are_marked(
-    plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]
+    tc_plugins: None, tmp_path: Path, running_lab: Callable[[str], Any]
 ) -> None:
     """One connection with data in both directions: "a packet considered an ACK might carry data" (section V.A)."""
     folder = tmp_path / "live"
@@ -449,7 +447,7 @@ def test_acknowledgements_that_carry_data_are_marked(
     # a short queue on the reverse path as well, so that acknowledgements are not delayed
     text = dumbbell().replace('  "s1>s2"', '  "s2>s1": {scheme: ecn, threshold: 20 packets}\n  "s1>s2"')
     text = re.sub(r"capture: .*\n", "", text)
-    with live_lab(text) as lab:
+    with running_lab(text) as lab:
         for interface in ("eth0", "eth1"):
             file = f"/mnt/{interface}.pcap"
             words = f"tcpdump --immediate-mode -U -n -s 96 -B 32768 --nano -Z root -i {interface} -w {file} tcp"

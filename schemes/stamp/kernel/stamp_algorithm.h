@@ -70,11 +70,11 @@ static inline bool stamp_fits(const struct stamp_params *params, const struct st
 static inline u64 stamp_length(const struct stamp_params *params, const struct stamp_vars *vars,
 			       const struct stamp_queue *queue, u8 unit, u32 packet_bytes)
 {
-	u64 counted_bytes = params->count_own ? packet_bytes : 0;
+	u64 counted_bytes = params->count_itself ? packet_bytes : 0;
 
 	switch (unit) {
 	case QSIGNAL_PACKETS:
-		return (u64)queue->packets + !!params->count_own;
+		return (u64)queue->packets + !!params->count_itself;
 	case QSIGNAL_BYTES:
 		return queue->bytes + counted_bytes;
 	default:
@@ -156,7 +156,7 @@ static inline enum stamp_verdict stamp_part(const struct stamp_params *params,
 					    const struct qsignal_header *header,
 					    u32 packet_bytes, u64 *part)
 {
-	u32 counted = !!params->count_own;
+	u32 counted = !!params->count_itself;
 
 	if (header->kind == QSIGNAL_NONE || header->type == QSIGNAL_FEEDBACK ||
 	    (header->type == QSIGNAL_ACK && !params->reverse))

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from qbed.p4.entry import (
     Asked,
     Entry,
+    Match,
     Port,
+    Range,
     SettingError,
     Values,
     buffer_packets,
@@ -41,7 +43,7 @@ def _settings(port: Port, values: Values) -> Mapping[str, int]:
         "threshold": packets(values, "threshold", U32_MAX),
         "frame_bytes": port.frame_bytes,
         "wire_time": 65536 * 8 * NS_PER_SECOND // rate if rate else 0,
-        **{name: int(values[name]) for name in ("at_enqueue", "count_own", "middle", "reverse")},
+        **{name: int(values[name]) for name in ("at_enqueue", "count_itself", "middle", "reverse")},
         **scales,
     }
 
@@ -71,8 +73,9 @@ def _bins(port: Port, values: Values, unit: str, bits: int, full: int) -> Iterat
     for first, end in zip(edges, [*edges[1:], full + 1], strict=True):
         value = first + (end - 1 - first) // 2 if values["middle"] else first
         last = U64_MAX if end > full else end - 1
-        key: dict[str, int | str] = {"port": port.number, "unit": UNITS.index(unit), "bits": bits}
-        yield Entry("bins", "stands_for", {"value": value}, key | {"length": f"{first}..{last}"}, priority=1)
+        lengths = Range(first, last)
+        key: dict[str, Match] = {"port": port.number, "unit": UNITS.index(unit), "bits": bits, "length": lengths}
+        yield Entry("bins", "stands_for", {"value": value}, key, priority=1)
 
 
 def _edges(values: Values, full: int, bits: int) -> list[int]:

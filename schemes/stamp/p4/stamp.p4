@@ -13,13 +13,13 @@ struct scheme_metadata {
 
 #define INVERSE(full) (0x10000000000000000 / (full))
 
-/* What the plan says of a port. */
+/* The settings of a port, from the plan. */
 struct stamp_settings {
     bit<32> threshold;
     bit<32> frame_bytes;	/* stands for a packet where a length is in bytes */
     bit<48> wire_time;		/* of 65536 bytes, ns */
     bit<1> at_enqueue;
-    bit<1> count_own;
+    bit<1> count_itself;
     bit<1> middle;
     bit<1> reverse;
     bit<32> full_packets;
@@ -87,7 +87,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
     @name(".largest") register<bit<64>>(PORTS) largest;
 
     @name(".settings") action settings(bit<32> threshold, bit<32> frame_bytes, bit<48> wire_time,
-                                       bit<1> at_enqueue, bit<1> count_own, bit<1> middle,
+                                       bit<1> at_enqueue, bit<1> count_itself, bit<1> middle,
                                        bit<1> reverse,
                                        bit<32> full_packets, bit<64> inverse_packets,
                                        bit<32> full_bytes, bit<64> inverse_bytes,
@@ -96,7 +96,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         port.frame_bytes = frame_bytes;
         port.wire_time = wire_time;
         port.at_enqueue = at_enqueue;
-        port.count_own = count_own;
+        port.count_itself = count_itself;
         port.middle = middle;
         port.reverse = reverse;
         port.full_packets = full_packets;
@@ -136,28 +136,28 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
     action measure_packets(bit<64> depth) {
         full = (bit<64>)port.full_packets;
         inverse = port.inverse_packets;
-        length = depth + (bit<64>)port.count_own;
+        length = depth + (bit<64>)port.count_itself;
     }
 
-    action measure_bytes(bit<64> depth, bit<64> own) {
+    action measure_bytes(bit<64> depth, bit<64> counted_bytes) {
         full = (bit<64>)port.full_bytes;
         inverse = port.inverse_bytes;
-        length = depth * (bit<64>)port.frame_bytes + own;
+        length = depth * (bit<64>)port.frame_bytes + counted_bytes;
     }
 
-    action measure_time_at_enqueue(bit<64> depth, bit<64> own) {
-        length = ((depth * (bit<64>)port.frame_bytes + own) * (bit<64>)port.wire_time) >> 16;
+    action measure_time_at_enqueue(bit<64> depth, bit<64> counted_bytes) {
+        length = ((depth * (bit<64>)port.frame_bytes + counted_bytes) * (bit<64>)port.wire_time) >> 16;
     }
 
-    action measure_time(bit<64> own) {
+    action measure_time(bit<64> counted_bytes) {
         length = (bit<64>)standard_metadata.deq_timedelta * 1000 +
-                 ((own * (bit<64>)port.wire_time) >> 16);
+                 ((counted_bytes * (bit<64>)port.wire_time) >> 16);
     }
 
     apply {
         bit<32> index = (bit<32>)standard_metadata.egress_port;
         bit<64> depth;
-        bit<64> own = 0;
+        bit<64> counted_bytes = 0;
         bit<64> most;
 
         if (meta.form != FORM_HEADER) {
@@ -179,24 +179,24 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
             depth = (bit<64>)standard_metadata.enq_qdepth;
         else
             depth = (bit<64>)standard_metadata.deq_qdepth;
-        if (port.count_own == 1)
-            own = (bit<64>)standard_metadata.packet_length;
+        if (port.count_itself == 1)
+            counted_bytes = (bit<64>)standard_metadata.packet_length;
         if (hdr.signal.kind == SIGNAL_IND) {
             length = 0;
-            if (depth + (bit<64>)port.count_own > (bit<64>)port.threshold)
+            if (depth + (bit<64>)port.count_itself > (bit<64>)port.threshold)
                 length = 1;
         } else {
             if (hdr.signal.unit == SIGNAL_PACKETS) {
                 measure_packets(depth);
             } else if (hdr.signal.unit == SIGNAL_IN_BYTES) {
-                measure_bytes(depth, own);
+                measure_bytes(depth, counted_bytes);
             } else {
                 full = (bit<64>)port.full_ns;
                 inverse = port.inverse_ns;
                 if (port.at_enqueue == 1)
-                    measure_time_at_enqueue(depth, own);
+                    measure_time_at_enqueue(depth, counted_bytes);
                 else
-                    measure_time(own);
+                    measure_time(counted_bytes);
             }
             if (full == 0) {
                 no_rate.count(index);

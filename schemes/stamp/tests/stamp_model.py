@@ -9,7 +9,7 @@ from math import ceil
 
 from qbed.telemetry.congestion import Kind, Type, Unit
 
-from datagrams import Seen
+from qbed_testing.datagrams import CapturedDatagram
 
 FRAME = 1514
 
@@ -22,7 +22,7 @@ class Port:
     buffer: int = 200
     threshold: int = 65
     at_enqueue: bool = False
-    count_own: bool = False
+    count_itself: bool = False
     exponent: int = 1
     fine_at_full: bool = False
     middle: bool = False
@@ -50,18 +50,18 @@ class Port:
         lower, upper = max(edge for edge in edges if edge <= length), min(edge for edge in edges if edge > length)
         return (lower + upper - 1) // 2 if self.middle else lower
 
-    def part(self, sent: Seen, waiting: list[Seen], sojourn_ns: int) -> int | None:
+    def part(self, sent: CapturedDatagram, waiting: list[CapturedDatagram], sojourn_ns: int) -> int | None:
         """The value added for a packet, or None."""
         header = sent.header
         if header.kind == Kind.NONE or header.type == Type.FEEDBACK:
             return None
         if header.type == Type.ACK and not self.reverse:
             return None
-        counted = [*waiting, sent] if self.count_own else waiting
+        counted = [*waiting, sent] if self.count_itself else waiting
         if header.kind == Kind.IND:
             return int(len(counted) > self.threshold)
-        queue_bytes = sum(packet.length for packet in counted)
-        counted_bytes = sent.length if self.count_own else 0
+        queue_bytes = sum(packet.frame_length for packet in counted)
+        counted_bytes = sent.frame_length if self.count_itself else 0
         time = sojourn_ns + counted_bytes * 8 * 10**9 // self.rate_bps
         if self.at_enqueue:
             time = queue_bytes * 8 * 10**9 // self.rate_bps
@@ -77,7 +77,9 @@ def folded(kind: int, signal: int, part: int) -> int:
     return max(signal, part)
 
 
-def expected(port: Port, received: list[Seen], forwarded: list[Seen], first_out: bool = True) -> list[Seen]:
+def expected(
+    port: Port, received: list[CapturedDatagram], forwarded: list[CapturedDatagram], first_out: bool = True
+) -> list[CapturedDatagram]:
     """The packets as they are sent, computed from the packets `received` with their times and the times at which they
     were `forwarded`. `first_out`: if two events have the same time, the departure comes first.
     """

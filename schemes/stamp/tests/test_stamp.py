@@ -16,8 +16,8 @@ from stamp_model import Port, expected
 
 from qbed.telemetry.congestion import PORT, Header, Kind, Type, Unit, parse
 
-from cells import Observed, expect_drop_tail_for_tcp
-from datagrams import SENDER, Bench, Datagram, Seen, ones_sum, padded
+from qbed_testing.cells import CellOutput, assert_tcp_as_with_droptail
+from qbed_testing.datagrams import SENDER, CapturedDatagram, Datagram, DatagramLab, ones_complement_sum, padded_payload
 
 ROOT = Path(__file__).parents[3]
 VECTORS = json.loads((ROOT / "tests/wire/vectors.json").read_text())["packets"]
@@ -38,13 +38,13 @@ ADDRESSES = {4: ("10.0.0.1", "10.0.0.3"), 6: ("fd00::1", "fd00::3")}
 
 
 @pytest.fixture
-def bench(plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]) -> Callable[..., Any]:
+def bench(tc_plugins: None, tmp_path: Path, running_lab: Callable[[str], Any]) -> Callable[..., Any]:
     """Return bench(extra): a context manager that starts the lab with these additional parameters of its switches."""
 
     @contextmanager
-    def up(extra: str = "") -> Iterator[Bench]:
-        with live_lab(LAB.format(extra=extra)) as lab:
-            yield Bench(lab, tmp_path / "live")
+    def up(extra: str = "") -> Iterator[DatagramLab]:
+        with running_lab(LAB.format(extra=extra)) as lab:
+            yield DatagramLab(lab, tmp_path / "live")
 
     return up
 
@@ -63,7 +63,7 @@ def burst(
     found = []
     for header in itertools.islice(requests(bits), count):
         source, destination = ADDRESSES[family or (4, 6)[header.sequence // 5 % 2]]
-        payload = padded(header._replace(type=kind, **fields), 200 + 37 * header.sequence % 1200)
+        payload = padded_payload(header._replace(type=kind, **fields), 200 + 37 * header.sequence % 1200)
         if kind == Type.DATA:
             found.append(Datagram(destination, payload))
         else:
@@ -71,7 +71,7 @@ def burst(
     return found
 
 
-def agree(port: Port, received: list[Seen], forwarded: list[Seen]) -> None:
+def agree(port: Port, received: list[CapturedDatagram], forwarded: list[CapturedDatagram]) -> None:
     """Check that each packet was sent as the model predicts, to the byte. Two events at one instant may be in either
     order.
     """
@@ -81,19 +81,22 @@ def agree(port: Port, received: list[Seen], forwarded: list[Seen]) -> None:
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "as the paper": {},
+    "as in the paper": {},
     "the middle of a bin": {"middle": True},
-    "the own packet counts": {"count_own": True},
-    "on entering": {"at_enqueue": True},
-    "on entering, with the own packet": {"at_enqueue": True, "count_own": True},
+    "the packet counts itself": {"count_itself": True},
+    "at enqueue": {"at_enqueue": True},
+    "at enqueue, with the packet itself": {"at_enqueue": True, "count_itself": True},
     "squared bins": {"exponent": 2},
     "squared bins, fine at a full buffer, their middle": {"exponent": 2, "fine_at_full": True, "middle": True},
 }
 
 
 def yaml_of(settings: dict[str, Any]) -> str:
+    """The parameters of the scheme for the fields of `Port`."""
     flags = {True: "on", False: "off"}
-    return "".join(f", {name}: {flags.get(v, v) if isinstance(v, bool) else v}" for name, v in settings.items())
+    return "".join(
+        f", {name}: {flags[value] if isinstance(value, bool) else value}" for name, value in settings.items()
+    )
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -117,7 +120,7 @@ def test_two_queues_accumulate(bench: Callable[..., Any], name: str) -> None:
     # the queue was long, and links do not modify packets
     assert max(packet.header.signal for packet in between if packet.header.kind == Kind.MAX) > 50
     assert [one.payload for one in between] == [one.payload for one in arrived]
-    assert all(packet.whole and packet.checksum for packet in [*received, *between, *forwarded])
+    assert all(packet.has_valid_checksums and packet.checksum for packet in [*received, *between, *forwarded])
     # a receiver accepts only packets with a correct checksum
     assert [payload for _, _, payload in lab.received("h2")] == [packet.payload for packet in forwarded]
     assert [found["stamped"] for found in statistics] == [180, 180]
@@ -130,7 +133,7 @@ def test_two_queues_accumulate(bench: Callable[..., Any], name: str) -> None:
 
 @pytest.mark.parametrize("reverse", [True, False])
 def test_acknowledgements_accumulate_unless_reverse_is_off(bench: Callable[..., Any], reverse: bool) -> None:
-    with bench(yaml_of({"reverse": reverse, "count_own": True})) as lab:
+    with bench(yaml_of({"reverse": reverse, "count_itself": True})) as lab:
         lab.listen("h1", SENDER)
         lab.send("h2", burst(60, kind=Type.ACK, hops=3, signal=9, echo_signal=9, echo_hops=3))
         lab.sleep()
@@ -142,9 +145,6 @@ def test_acknowledgements_accumulate_unless_reverse_is_off(bench: Callable[..., 
     assert all(header.signal >= 9 if reverse else header.signal == 9 for header in received)
     assert (max(header.signal for header in received) > 1000) == reverse
     assert (statistics["stamped"], statistics["left_out"]) == ((60, 0) if reverse else (0, 60))
-
-
-VECTORS = json.loads((ROOT / "tests/wire/vectors.json").read_text())["packets"]
 
 
 def ethernet(packet: bytes, tags: int = 0) -> bytes:
@@ -172,8 +172,10 @@ def changed(packet: bytes, at: int, value: bytes) -> bytes:
 def cases() -> Iterator[tuple[bytes, int, bool]]:
     """Yield frames, the offset of their UDP header and whether a queue modifies them."""
     for vector in VECTORS:
-        asks = vector["verdict"] == "header" and vector["header"]["kind"] and vector["header"]["type"] != Type.FEEDBACK
-        yield ethernet(bytes.fromhex(vector["packet"])), 14 + vector["payload_at"] - 8, bool(asks)
+        is_modified = (
+            vector["verdict"] == "header" and vector["header"]["kind"] and vector["header"]["type"] != Type.FEEDBACK
+        )
+        yield ethernet(bytes.fromhex(vector["packet"])), 14 + vector["payload_at"] - 8, bool(is_modified)
     ipv4, ipv6 = (bytes.fromhex(vector["packet"]) for vector in VECTORS[:2])
     for tags in (1, 2):
         yield ethernet(ipv4, tags), 14 + 4 * tags + 20, True
@@ -191,18 +193,18 @@ def cases() -> Iterator[tuple[bytes, int, bool]]:
     yield ethernet(changed(ipv4, 26, b"\0\0")), 14 + 20, True  # without a checksum
 
 
-def test_every_kind_of_packet(bench: Callable[..., Any]) -> None:
+def test_only_packets_with_a_valid_header_are_modified(bench: Callable[..., Any]) -> None:
     """Frames sent directly into the queue of s1: those without a valid header are not modified."""
     cases_sent = list(cases())
-    with bench(", count_own: on") as lab:
+    with bench(", count_itself: on") as lab:
         lab.capture({"s1": "eth1"}, "not icmp6")
         lab.send_frames("s1", "eth1", [frame for frame, *_ in cases_sent])
         lab.sleep()
         found = lab.statistics("s1", "eth1")
     left = lab.frames("s1", "eth1")
     assert len(left) == len(cases_sent)
-    for (before, udp, asks), after in zip(cases_sent, left, strict=True):
-        if not asks:
+    for (before, udp, is_modified), after in zip(cases_sent, left, strict=True):
+        if not is_modified:
             assert after == before
             continue
         header, now = parse(before[udp + 8 :]), parse(after[udp + 8 :])
@@ -212,16 +214,16 @@ def test_every_kind_of_packet(bench: Callable[..., Any]) -> None:
         if before[udp + 6 : udp + 8] == b"\0\0":
             assert after[udp + 6 : udp + 8] == b"\0\0"
         else:
-            assert ones_sum(after[udp:]) == ones_sum(before[udp:])
+            assert ones_complement_sum(after[udp:]) == ones_complement_sum(before[udp:])
     verdicts = [vector["verdict"] for vector in VECTORS]
-    assert found["stamped"] == sum(asks for *_, asks in cases_sent) == 14
+    assert found["stamped"] == sum(is_modified for *_, is_modified in cases_sent) == 14
     assert found["left_out"] == 3
     for statistic, verdict in {"unknown_version": "unknown version", "too_short": "too short"}.items():
         assert found[statistic] == verdicts.count(verdict)
     assert found["malformed"] == verdicts.count("malformed")
 
 
-def test_a_checksum_of_0_stays_0(bench: Callable[..., Any]) -> None:
+def test_a_zero_checksum_is_not_modified(bench: Callable[..., Any]) -> None:
     with bench() as lab:
         lab.capture({"s1": "eth1"})
         lab.send("h1", [one._replace(checksum=False) for one in burst(40, family=4)])
@@ -232,10 +234,10 @@ def test_a_checksum_of_0_stays_0(bench: Callable[..., Any]) -> None:
 
 
 def test_overflow_is_dropped_and_the_signal_is_at_most_the_buffer(bench: Callable[..., Any]) -> None:
-    with bench(", count_own: on") as lab:
+    with bench(", count_itself: on") as lab:
         lab.capture({"s1": "eth1"})
         full = Header(kind=Kind.MAX, unit=Unit.PACKETS, bits=32)
-        lab.send("h1", [Datagram(ADDRESSES[4][1], padded(full._replace(sequence=n), 1400)) for n in range(400)])
+        lab.send("h1", [Datagram(ADDRESSES[4][1], padded_payload(full._replace(sequence=n), 1400)) for n in range(400)])
         lab.sleep()
         found = lab.statistics("s1", "eth1")
     forwarded = [one.header.signal for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
@@ -244,5 +246,5 @@ def test_overflow_is_dropped_and_the_signal_is_at_most_the_buffer(bench: Callabl
     assert found["stamped"] == len(forwarded)
 
 
-def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., Observed]) -> None:
-    expect_drop_tail_for_tcp(run_cell, "stamp")
+def test_tcp_is_as_over_drop_tail(run_cell: Callable[..., CellOutput]) -> None:
+    assert_tcp_as_with_droptail(run_cell, "stamp")

@@ -209,14 +209,14 @@ static void the_units_of_a_length(void)
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_MAX, QSIGNAL_BYTES, STAMP_FOLD), 30000);
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_SUM, QSIGNAL_NS, STAMP_FOLD), 7777);
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_IND, QSIGNAL_PACKETS, STAMP_FOLD), 0);
-	params.count_own = 1;
+	params.count_itself = 1;
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_MAX, QSIGNAL_PACKETS, STAMP_FOLD), 66);
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_MAX, QSIGNAL_BYTES, STAMP_FOLD), 31000);
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_SUM, QSIGNAL_NS, STAMP_FOLD), 7777 + 8000);
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_IND, QSIGNAL_PACKETS, STAMP_FOLD), 1);
 	params.at_enqueue = 1;
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_SUM, QSIGNAL_NS, STAMP_FOLD), 240000 + 8000);
-	params.count_own = 0;
+	params.count_itself = 0;
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_SUM, QSIGNAL_NS, STAMP_FOLD), 240000);
 	params.threshold_bytes = 29999;		/* either bound suffices */
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_IND, QSIGNAL_NS, STAMP_FOLD), 1);

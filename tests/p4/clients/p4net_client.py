@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""p4net's controller before qbed's server (tests/p4/test_clients.py): p4net_client.py ADDRESS P4INFO PROGRAM
+"""Test qbed's server with p4net (tests/p4/test_clients.py): p4net_client.py ADDRESS P4INFO PROGRAM
 
-It reads registers through BMv2's Thrift and knows neither digests nor clone sessions: those are p4runtime-shell's.
+p4net has no digests or clone sessions, and reads registers by BMv2's Thrift; shell_client.py tests these.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def tables(client: P4RuntimeClient) -> None:
 
 
 def packets(client: P4RuntimeClient) -> None:
-    """Out of a port, where they come in again: the program gives them back."""
-    given: Queue[tuple[bytes, dict[str, int]]] = Queue()
-    client.on_packet_in(lambda payload, metadata: given.put((payload, metadata)))
+    """Send packets out of ports, which receive them; the program sends them to the controller."""
+    received: Queue[tuple[bytes, dict[str, int]]] = Queue()
+    client.on_packet_in(lambda payload, metadata: received.put((payload, metadata)))
     for port in (9, 300):
         payload = struct.pack("!HIHH", 0, 3, 0, port)
         client.send_packet_out(payload, {"egress_port": port, "padding": 0})
-        assert given.get(timeout=SOON_S) == (payload, {"ingress_port": port, "reason": 0})
+        assert received.get(timeout=SOON_S) == (payload, {"ingress_port": port, "reason": 0})
 
 
 def counters(client: P4RuntimeClient) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""p4runtime-shell before qbed's server (tests/p4/test_clients.py): shell_client.py ADDRESS P4INFO PROGRAM WRITE
+"""Test qbed's server with p4runtime-shell (tests/p4/test_clients.py): shell_client.py ADDRESS P4INFO PROGRAM WRITE
 
-WRITE is a WriteRequest as text: the shell has no value sets and registers of its own.
+WRITE is a WriteRequest as text, since the shell has no value sets and registers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SOON_S = 10
 PROBE = 0x0101
 
 
-def soon(told: Any) -> Any:
-    """What comes first; the shell's own `sniff` waits until its time is over."""
-    return told.get(timeout=SOON_S)
+def first(events: Any) -> Any:
+    """The first message of a queue; the shell's `sniff` would wait for its whole time limit."""
+    return events.get(timeout=SOON_S)
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def refused(code: str) -> Iterator[None]:
 
 
 def send(port: int, address: int, kind: int = PROBE) -> None:
-    """Out of a port, so that it comes in there."""
+    """Send a probe out of a port, which then receives it."""
     packet = sh.PacketOut(struct.pack("!HIHH", kind, address, 0, 0), egress_port=str(port))
     packet.send()
 
@@ -93,7 +93,7 @@ def counters_and_meters() -> None:
     send(3, 1)
     counter = sh.CounterEntry("port_counter")(index=3)
     ends = time.monotonic() + SOON_S
-    while not (read := next(iter(counter.read()))).packet_count:  # a read may overtake what the stream brings
+    while not (read := next(iter(counter.read()))).packet_count:  # a read may overtake the packet-out on the stream
         assert time.monotonic() < ends
     assert (read.packet_count, read.byte_count) == (1, 10), read
     meter = sh.MeterEntry("port_meter")(index=1, cir=1000, cburst=100, pir=2000, pburst=200)
@@ -114,26 +114,26 @@ def replication() -> None:
     clone.delete()
 
 
-def told() -> None:
+def notifications() -> None:
     """Packets, digests and idle entries."""
     packets, digests, idle = sh.PacketIn(), sh.DigestList(), sh.IdleTimeoutNotification()
     send(9, 3, kind=0)
-    packet = soon(packets.packet_in_queue).packet
+    packet = first(packets.packet_in_queue).packet
     assert packet.payload == struct.pack("!HIHH", 0, 3, 0, 0)
-    assert int.from_bytes(packet.metadata[0].value, "big") == 9, "where it came in"
+    assert int.from_bytes(packet.metadata[0].value, "big") == 9, "the ingress port"
     learn = sh.DigestEntry("learned_t")
     learn.max_list_size, learn.ack_timeout_ns = 1, 10**10
     learn.insert()
-    for address in (1, 2):  # the shell acknowledges by itself
+    for address in (1, 2):  # the shell acknowledges digests
         send(4, address)
-        (member,) = soon(digests.digest_list_queue).digest.data
+        (member,) = first(digests.digest_list_queue).digest.data
         values = [int.from_bytes(one.bitstring, "big") for one in member.struct.members]
         assert values == [address, 4]
     entry = sh.TableEntry("hosts")(action="drop", idle_timeout_ns=10**6)
     entry.match["address"] = "11"
     entry.insert()
     for _ in range(2):
-        (expired,) = soon(idle.notification_queue).idle_timeout_notification.table_entry
+        (expired,) = first(idle.notification_queue).idle_timeout_notification.table_entry
         assert expired.match[0].exact.value == b"\x0b"
     entry.delete()
 
@@ -154,11 +154,11 @@ def main(address: str, p4info: str, program: str, write: str) -> None:
     for step in (tables, profiles, counters_and_meters, replication):
         step()
     arbitration(address)
-    told()
+    notifications()
     print("all done")
 
 
 try:
     main(*sys.argv[1:])
 finally:
-    sh.teardown()  # its threads would go on
+    sh.teardown()  # ends its threads

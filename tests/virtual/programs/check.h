@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program of the tests ends with 0, or says what does not hold. */
+/* CHECK() ends the program with status 1 and prints the condition if it does not hold. */
 #pragma once
 
 #ifndef _GNU_SOURCE

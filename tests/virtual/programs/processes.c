@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tasks are made, replaced and ended in every way while others of their address space run or wait. */
+/* Creates, replaces and ends tasks while other tasks of their address space run or wait. */
 #include "registers.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ static void expect(pid_t child, int code)
     CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == code);
 }
 
-static void *storm(void *argument)
+static void *create_tasks(void *argument)
 {
     unsigned long none[6] = {1, 2, 3, 4, 5, 6};
     for (unsigned i = 0; i < 25; i++) {
@@ -37,7 +37,7 @@ static void *storm(void *argument)
         expect(child, 70);
         child = vfork();
         if (child == 0) {
-            execl("/nowhere", "nowhere", (char *)NULL);
+            execl("/missing", "missing", (char *)NULL);
             _exit(71);
         }
         expect(child, 71);
@@ -45,7 +45,7 @@ static void *storm(void *argument)
     return NULL;
 }
 
-static void *wait_for_ever(void *argument)
+static void *wait_forever(void *argument)
 {
     char byte;
     (void)argument;
@@ -73,11 +73,11 @@ static void among_waiting_threads(void *(*function)(void *), int code)
     if (child == 0) {
         pthread_t threads[4];
         for (int i = 0; i < 4; i++)
-            CHECK(!pthread_create(&threads[i], NULL, i < 3 ? wait_for_ever : function, NULL));
-        wait_for_ever(NULL);
+            CHECK(!pthread_create(&threads[i], NULL, i < 3 ? wait_forever : function, NULL));
+        wait_forever(NULL);
         _exit(1);
     }
-    if (function == wait_for_ever) {
+    if (function == wait_forever) {
         int status;
         struct timespec nap = {0, 1000000};
         nanosleep(&nap, NULL);
@@ -96,13 +96,13 @@ int main(int count, char **arguments)
     CHECK(!pipe(ends));
     pthread_t threads[3];
     for (long i = 0; i < 3; i++)
-        CHECK(!pthread_create(&threads[i], NULL, storm, (void *)i));
+        CHECK(!pthread_create(&threads[i], NULL, create_tasks, (void *)i));
     for (int i = 0; i < 3; i++)
         CHECK(!pthread_join(threads[i], NULL));
     for (int i = 0; i < 5; i++) {
         among_waiting_threads(replace, 72);
         among_waiting_threads(end_all, 73);
-        among_waiting_threads(wait_for_ever, 0);
+        among_waiting_threads(wait_forever, 0);
     }
     return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * For test_registers.py: threads, signal handlers and children that fill all vector registers of this CPU, and then
- * look whether the registers have kept what they held, while others ran. `registers xmm|ymm|zmm|widest`
+ * Threads, signal handlers and child processes fill all vector registers of the CPU, and check their values after
+ * other tasks have run (test_vector_registers.py): `registers xmm|ymm|zmm|widest [ITERATIONS]`
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -21,7 +21,7 @@
 enum { THREADS = 4, TURNS = 300, BYTES = 32 * 64, PAGE = 4096 };
 
 static volatile sig_atomic_t handled;
-static long spun;
+static long iterations;
 
 #define FIRST(m) m(0) m(1) m(2) m(3) m(4) m(5) m(6) m(7) m(8) m(9) m(10) m(11) m(12) m(13) m(14) m(15)
 #define REST(m) m(16) m(17) m(18) m(19) m(20) m(21) m(22) m(23) m(24) m(25) m(26) m(27) m(28) m(29) m(30) m(31)
@@ -33,7 +33,7 @@ static long spun;
 #define LOAD_ZMM(i) "vmovdqu64 " #i "*64(%[in]), %%zmm" #i "\n"
 #define STORE_ZMM(i) "vmovdqu64 %%zmm" #i ", " #i "*64(%[out])\n"
 
-/* What happens between filling the registers and looking at them: a system call, a first write to a page, or neither. */
+/* Between filling and checking the registers: a system call, a first write to a page, or neither. */
 #define BETWEEN \
 	"cmpq $-1, %%rax\n" \
 	"je 1f\n" \
@@ -71,9 +71,9 @@ static const struct width {
 };
 static const struct width *width;
 
-static void fail(const char *what)
+static void fail(const char *step)
 {
-	printf("%s: the registers changed\n", what);
+	printf("%s: the registers changed\n", step);
 	exit(1);
 }
 
@@ -83,7 +83,7 @@ static void fill(unsigned char *bytes, unsigned seed)
 		bytes[i] = (seed = seed * 1103515245u + 12345u) >> 16;
 }
 
-static long held(const char *what, unsigned seed, long number, long argument, void *page, long spin)
+static long check_held(const char *step, unsigned seed, long number, long argument, void *page, long spin)
 {
 	unsigned char in[BYTES], out[BYTES];
 	char dummy;
@@ -94,7 +94,7 @@ static long held(const char *what, unsigned seed, long number, long argument, vo
 	result = width->hold(in, out, number, argument, page ? page : &dummy, spin);
 	for (int i = 0; i < width->registers; i++)
 		if (memcmp(in + 64 * i, out + 64 * i, width->bytes))
-			fail(what);
+			fail(step);
 	return result;
 }
 
@@ -104,19 +104,19 @@ static void *thread(void *number)
 	char *fresh = mmap(NULL, TURNS * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	for (int turn = 0; turn < TURNS; turn++) {
-		held("thread, sched_yield", seed++, SYS_sched_yield, 0, NULL, 0);
-		held("thread, page fault", seed++, -1, 0, fresh + turn * PAGE, 0);
-		held("thread, both", seed++, SYS_getppid, 0, NULL, 100);
+		check_held("thread, sched_yield", seed++, SYS_sched_yield, 0, NULL, 0);
+		check_held("thread, page fault", seed++, -1, 0, fresh + turn * PAGE, 0);
+		check_held("thread, both", seed++, SYS_getppid, 0, NULL, 100);
 	}
-	/* long enough to be made to wait: the others run meanwhile */
-	held("thread, spinning", seed, -1, 0, NULL, spun);
+	/* long enough to be preempted by the other threads */
+	check_held("thread, spinning", seed, -1, 0, NULL, iterations);
 	return NULL;
 }
 
 static void on_signal(int number)
 {
 	(void)number;
-	held("handler", 4711, SYS_getppid, 0, NULL, 0);
+	check_held("handler", 4711, SYS_getppid, 0, NULL, 0);
 	handled++;
 }
 
@@ -128,18 +128,18 @@ static void signals(void)
 	signal(SIGALRM, on_signal);
 	setitimer(ITIMER_REAL, &timer, NULL);
 	for (int turn = 0; turn < TURNS; turn++)
-		held("signal in nanosleep", turn, SYS_nanosleep, (long)&pause, NULL, 0);
+		check_held("signal in nanosleep", turn, SYS_nanosleep, (long)&pause, NULL, 0);
 	memset(&timer, 0, sizeof(timer));
 	setitimer(ITIMER_REAL, &timer, NULL);
 	if (handled < TURNS)
-		fail("too few signals: so");
+		fail("too few signals");
 	signal(SIGUSR1, on_signal);
 	for (int turn = 0; turn < TURNS; turn++)
-		if (held("signal to itself", turn, SYS_getppid, 0, NULL, 0), raise(SIGUSR1))
+		if (check_held("signal to itself", turn, SYS_getppid, 0, NULL, 0), raise(SIGUSR1))
 			fail("raise");
 }
 
-/* Until it runs, parent and child share an address space, and the parent waits. */
+/* Until execl(), parent and child share an address space, and the parent waits. */
 static pid_t other_program(void)
 {
 	pid_t child = vfork();
@@ -156,24 +156,24 @@ static void children(void)
 	int status;
 
 	for (int turn = 0; turn < 20; turn++) {
-		/* both return from it with the registers of the parent */
-		pid_t child = held("fork", turn, SYS_fork, 0, NULL, 0);
+		/* parent and child return with the registers of the parent */
+		pid_t child = check_held("fork", turn, SYS_fork, 0, NULL, 0);
 
 		if (!child) {
-			held("child", turn + 1000, SYS_sched_yield, 0, NULL, 0);
+			check_held("child", turn + 1000, SYS_sched_yield, 0, NULL, 0);
 			_exit(0);
 		}
-		held("parent", turn + 2000, SYS_sched_yield, 0, NULL, 0);
+		check_held("parent", turn + 2000, SYS_sched_yield, 0, NULL, 0);
 		if (waitpid(child, &status, 0) != child || status)
 			exit(1);
 		child = other_program();
-		held("after vfork", turn + 3000, SYS_getppid, 0, NULL, 0);
+		check_held("after vfork", turn + 3000, SYS_getppid, 0, NULL, 0);
 		if (waitpid(child, &status, 0) != child || status)
 			exit(1);
 	}
 }
 
-/* A debugger sees the registers of a process that stopped, and changes them. */
+/* A tracer reads and changes the registers of a stopped process. */
 static void traced(void)
 {
 	struct user_fpregs_struct seen;
@@ -212,7 +212,7 @@ int main(int argc, char **argv)
 	pthread_t threads[THREADS];
 	const char *wanted = argc > 1 ? argv[1] : "widest";
 
-	spun = argc > 2 ? atol(argv[2]) : 0;
+	iterations = argc > 2 ? atol(argv[2]) : 0;
 	for (size_t i = 0; i < sizeof(widths) / sizeof(*widths); i++) {
 		if ((i == 1 && !__builtin_cpu_supports("avx2")) || (i == 2 && !__builtin_cpu_supports("avx512f")))
 			break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One system call with a known value in every register that it must keep, AVX's where the CPU has them. */
+/* A system call with known values in all registers that it must preserve, including AVX registers if available. */
 #pragma once
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "check.h"
 
 struct registers {
-    unsigned long general[12]; /* rbx rbp r12 r13 r14 r15, then what a call keeps of its arguments: rdi rsi rdx r10 r8 r9 */
+    unsigned long general[12]; /* rbx rbp r12 r13 r14 r15, then the arguments that a call preserves: rdi rsi rdx r10 r8 r9 */
     unsigned char vector[16][32];
 };
 
@@ -65,7 +65,7 @@ static inline void fill_registers(struct registers *registers, unsigned seed)
         bytes[i] = (unsigned char)((seed = seed * 1664525u + 1013904223u) >> 24);
 }
 
-/* The arguments are given; all else is told apart by the seed. Returns the system call's result. */
+/* Makes a system call, checks that it preserves registers filled from `seed`, and returns its result. */
 static inline long checked_call(unsigned seed, long number, const unsigned long arguments[6])
 {
     struct registers in, out;

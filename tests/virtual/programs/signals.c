@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Signals meet system calls that wait, that are over, and code that makes none; all registers survive. */
+/* Signals interrupt waiting and finished system calls and code without system calls; all registers are preserved. */
 #include "registers.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static void handler(int number)
     unsigned long none[6] = {6, 5, 4, 3, 2, 1};
     (void)number;
     handler_stack = __builtin_frame_address(0);
-    checked_call(99, SYS_getpid, none); /* overwrites all registers of whom it interrupts */
+    checked_call(99, SYS_getpid, none); /* overwrites all registers of the interrupted code */
     if (++handled == 3)
         CHECK(write(pipe_in, "x", 1) == 1);
 }
@@ -59,7 +59,7 @@ int main(void)
     unsigned long read_arguments[6] = {(unsigned long)ends[0], (unsigned long)&byte, 1, 4, 5, 6};
     unsigned long none[6] = {1, 2, 3, 4, 5, 6};
 
-    /* a read that waits ends with EINTR, or goes on with SA_RESTART until the third signal's handler feeds it */
+    /* a waiting read returns EINTR, or is restarted with SA_RESTART until the third handler writes to the pipe */
     on(SIGALRM, handler, 0);
     alarms(1000, 0);
     CHECK(checked_call(1, SYS_read, read_arguments) == -EINTR && handled == 1);
@@ -68,13 +68,13 @@ int main(void)
     CHECK(checked_call(2, SYS_read, read_arguments) == 1 && handled >= 3 && byte == 'x');
     alarms(0, 0);
 
-    /* a signal that is sent by the call itself */
+    /* a signal that the call sends to its process */
     handled = 10;
     unsigned long kill_arguments[6] = {(unsigned long)getpid(), SIGALRM, 3, 4, 5, 6};
     for (int i = 0; i < 100; i++)
         CHECK(checked_call(3 + (unsigned)i, SYS_kill, kill_arguments) == 0 && handled == 11 + i);
 
-    /* a nanosleep tells what is left; one that is stopped and continued sleeps on */
+    /* an interrupted nanosleep returns the remaining time; a stopped and continued one sleeps on */
     struct timespec nap = {0, 50000000}, left = {0, 0};
     unsigned long sleep_arguments[6] = {(unsigned long)&nap, (unsigned long)&left, 3, 4, 5, 6};
     alarms(20000, 0);
@@ -97,7 +97,7 @@ int main(void)
     kill(sleeper, SIGCONT);
     CHECK(waitpid(sleeper, &status, 0) == sleeper && WIFEXITED(status) && WEXITSTATUS(status) == 7);
 
-    /* on a stack of its own */
+    /* on an alternate stack */
     stack_t stack = {.ss_sp = malloc(1 << 16), .ss_size = 1 << 16};
     CHECK(!sigaltstack(&stack, NULL));
     on(SIGUSR1, handler, SA_ONSTACK);
@@ -105,7 +105,7 @@ int main(void)
     CHECK(checked_call(6, SYS_kill, kill_arguments) == 0);
     CHECK((char *)handler_stack > (char *)stack.ss_sp && (char *)handler_stack < (char *)stack.ss_sp + stack.ss_size);
 
-    /* sigsuspend and pause wait for one */
+    /* sigsuspend and pause wait for a signal */
     sigset_t empty, blocked;
     sigemptyset(&empty);
     sigemptyset(&blocked);
@@ -119,12 +119,12 @@ int main(void)
     alarms(1000, 0);
     CHECK(checked_call(8, SYS_pause, none) == -EINTR && handled == before + 2);
 
-    /* code that makes no system call for long still gets its signal */
+    /* a long loop without system calls receives its signal */
     alarms(1000, 0);
     checked_call(9, -2000000000L, none);
     CHECK(handled == before + 3);
 
-    /* faults, and what the kernel finds wrong with an address */
+    /* faults, and invalid addresses of system calls */
     on(SIGSEGV, fault, 0);
     on(SIGFPE, fault, 0);
     char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -143,7 +143,7 @@ int main(void)
         CHECK(checked_call(10, SYS_read, read_arguments) == -EFAULT);
     }
 
-    /* a buffer far below a stack that was never so deep */
+    /* a buffer far below the used part of the stack */
     volatile char deep[1 << 20];
     unsigned long zero_arguments[6] = {(unsigned long)ends[0], (unsigned long)deep, 1, 4, 5, 6};
     CHECK(write(ends[1], "z", 1) == 1);

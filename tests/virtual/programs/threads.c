@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Threads of one address space, which share a process of the host, keep their registers apart, whoever runs when. */
+/* Threads of an address space, which share a process of the host, keep separate registers in any schedule. */
 #include "registers.h"
 
 #include <linux/futex.h>
@@ -10,11 +10,11 @@
 
 enum { THREADS = 8, ROUNDS = 400, HANDOVERS = 4000 };
 
-static int ring, turn, born;
+static int ring, turn, started;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
 
-/* Calls that wait (another thread runs meanwhile), that do not, and that change memory. */
+/* System calls that wait (another thread runs then), that do not wait, and that map memory. */
 static void *caller(void *argument)
 {
     unsigned self = (unsigned)(long)argument;
@@ -41,7 +41,7 @@ static void *caller(void *argument)
     return NULL;
 }
 
-/* The token goes round by one condition variable: who waits is always another one. */
+/* A token circulates by a condition variable, so a different thread waits each time. */
 static void *runner(void *argument)
 {
     int self = (int)(long)argument;
@@ -60,11 +60,11 @@ static void *runner(void *argument)
 
 static void *short_lived(void *argument)
 {
-    __atomic_add_fetch(&born, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&started, 1, __ATOMIC_RELAXED);
     return argument;
 }
 
-/* Code that computes is stopped wherever it is, so that others get the CPU. */
+/* Computing code is preempted at any instruction. */
 static void *computer(void *argument)
 {
     unsigned long none[6] = {1, 2, 3, 4, 5, 6};
@@ -90,8 +90,8 @@ int main(int count, char **arguments)
     CHECK(turn == HANDOVERS);
     for (int i = 0; i < 50; i++)
         run(short_lived, THREADS);
-    CHECK(born == 50 * THREADS);
-    if (count == 1) /* an argument leaves out what depends on the host's clock */
+    CHECK(started == 50 * THREADS);
+    if (count == 1) /* with an argument, the part that depends on the host's clock is skipped */
         run(computer, 2);
     return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A debugger sees and changes all registers of a task, in a system call, before and behind one, and step by step. */
+/* A tracer reads and changes all registers of a task within, before and after system calls, and by single steps. */
 #include "registers.h"
 
 #include <signal.h>
@@ -39,7 +39,7 @@ static void check_all(pid_t child, const struct registers *wanted)
     CHECK(general.rbx == wanted->general[0] && general.rbp == wanted->general[1]);
     CHECK(general.r12 == wanted->general[2] && general.r15 == wanted->general[5]);
     CHECK(general.rdi == wanted->general[6] && general.r9 == wanted->general[11]);
-    CHECK(labs((long)general.rsp - (long)__builtin_frame_address(0)) < 16384); /* a fork's stack is where ours is */
+    CHECK(labs((long)general.rsp - (long)__builtin_frame_address(0)) < 16384); /* fork() copies the stack */
     for (int i = 0; i < 16; i++)
         CHECK(!memcmp(&vectors.xmm_space[4 * i], wanted->vector[i], 16));
 }
@@ -55,7 +55,7 @@ static void traced(int ends[2])
     CHECK(checked_call(21, SYS_getppid, none) == 12345); /* the tracer's result */
     for (int i = 0; i < 10; i++)
         CHECK(checked_call(22, SYS_getpid, none) == getpid());
-    CHECK(checked_call(23, SYS_read, read_arguments) == 1); /* attached while it waits here */
+    CHECK(checked_call(23, SYS_read, read_arguments) == 1); /* the tracer attaches during this call */
     CHECK(checked_call(24, SYS_getpid, none) == getpid());
     _exit(5);
 }
@@ -72,7 +72,7 @@ int main(void)
 
     struct registers wanted;
     unsigned long none[6] = {1, 2, 3, 4, 5, 6};
-    do { /* to the first getppid: what is behind the stop of raise() */
+    do { /* up to the first getppid */
         CHECK(!ptrace(PTRACE_SYSCALL, child, 0, 0));
         CHECK(stopped(child) == (SIGTRAP | 0x80));
     } while (registers_of(child).orig_rax != SYS_getppid);
@@ -92,12 +92,12 @@ int main(void)
     CHECK(!ptrace(PTRACE_DETACH, child, 0, 0));
 
     struct timespec nap = {0, 10000000};
-    nanosleep(&nap, NULL); /* it waits in read now, without a tracer */
+    nanosleep(&nap, NULL); /* the child waits in read, without a tracer */
     CHECK(!ptrace(PTRACE_ATTACH, child, 0, 0));
     CHECK(stopped(child) == SIGSTOP);
-    struct user_regs_struct there = registers_of(child);
+    struct user_regs_struct attached = registers_of(child);
     fill_registers(&wanted, 23);
-    CHECK(there.rbx == wanted.general[0] && there.r15 == wanted.general[5] && there.rdx == 1);
+    CHECK(attached.rbx == wanted.general[0] && attached.r15 == wanted.general[5] && attached.rdx == 1);
     CHECK(!ptrace(PTRACE_DETACH, child, 0, 0));
     CHECK(write(ends[1], "x", 1) == 1);
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 5);

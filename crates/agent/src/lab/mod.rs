@@ -7,8 +7,8 @@ pub mod changes;
 pub mod hosts_file;
 pub mod link_state;
 pub mod namespaces;
-mod parking;
 pub mod peer_stub;
+mod recirculation;
 pub mod sysctls;
 pub mod view;
 
@@ -45,7 +45,7 @@ impl Lab {
         write_parameters(plan)?;
         let namespaces = Namespaces::create(plan, placement)?;
         create_links(plan, placement, &namespaces)?;
-        parking::create(plan, placement, &namespaces)?;
+        recirculation::create(plan, placement, &namespaces)?;
         let programs = Programs::compile(plan, placement)?;
         let (ends, queues) = (ends_by_node(plan), queues_by_node(plan));
         let builder = NodeBuilder { plan, ends, queues, taps: Taps::find(plan)?, programs: &programs };
@@ -129,7 +129,7 @@ impl NodeBuilder<'_> {
         let mut batch = Batch::default();
         let queues = &self.queues[node];
         self.request_queues(&mut batch, queues, interfaces);
-        parking::bring_up(&mut batch, &self.plan.nodes[node], interfaces);
+        recirculation::bring_up(&mut batch, &self.plan.nodes[node], interfaces);
         configure(&mut batch, &self.plan.nodes[node], &self.ends[node], interfaces)?;
         netlink.run(batch)?;
         write_interface_sysctls(&self.plan.nodes[node])?;

@@ -43,12 +43,12 @@ struct SwitchCounters {
     program: PipelineCounters,
     /// Recirculation ports, by port number.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    parking: BTreeMap<usize, ParkingCounters>,
+    recirculation: BTreeMap<usize, RecirculationCounters>,
 }
 
 /// A recirculation port: packets that reached the wire and were dropped, and its queue.
 #[derive(Serialize)]
-struct ParkingCounters {
+struct RecirculationCounters {
     sent: u64,
     queue: QueueCounters,
 }
@@ -106,14 +106,14 @@ pub fn write(world: &World<'_>) -> Result<()> {
             world.lab.namespaces.enter(index)?;
             let program =
                 world.lab.programs.counters(pipeline).with_context(|| format!("node {}", node.name))?;
-            let parking = pipeline.parking.iter().filter_map(|parking| {
-                let ifindex = world.lab.interfaces[index].get(&parking.interface)?;
+            let recirculation = pipeline.recirculation.iter().filter_map(|recirculation| {
+                let ifindex = world.lab.interfaces[index].get(&recirculation.interface)?;
                 let sent = nodes[index].ends.remove(ifindex)?.sent;
                 let queue = nodes[index].queues.remove(ifindex)?;
-                Some((parking.port, ParkingCounters { sent, queue }))
+                Some((recirculation.port, RecirculationCounters { sent, queue }))
             });
-            let parking = parking.collect();
-            counters.switches.insert(node.name.clone(), SwitchCounters { program, parking });
+            let recirculation = recirculation.collect();
+            counters.switches.insert(node.name.clone(), SwitchCounters { program, recirculation });
         }
     }
     let mut file = files::create("counters.json")?;

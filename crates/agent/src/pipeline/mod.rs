@@ -67,8 +67,11 @@ impl Programs {
                 .with_context(|| format!("{}: register {}", context(), register.name))?;
         }
         let ports = (0..).zip(&pipeline.ports);
-        let parking = pipeline.parking.iter().map(|parking| (parking.port as u32, &parking.interface));
-        for (port, interface) in ports.chain(parking) {
+        let recirculation = pipeline
+            .recirculation
+            .iter()
+            .map(|recirculation| (recirculation.port as u32, &recirculation.interface));
+        for (port, interface) in ports.chain(recirculation) {
             device
                 .ask(Command::Attach, port, interface.as_bytes())
                 .with_context(|| format!("port {port}, {interface}"))?;

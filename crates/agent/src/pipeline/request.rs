@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Translates entries of the plan, which have names and text, to requests of the engine, which have numbers and bytes.
+//! Translates entries of the plan, which have names and numbers, to requests of the engine, which have positions and
+//! bytes.
 
-use crate::plan::pipeline::{Entry, Group, Register, Session, Value, Values};
-use crate::plan::text::{Hex, Mac};
+use crate::plan::pipeline::{self as plan, Entry, Group, Register, Session};
 use qbed_p4engine::control::{self, CloneSession, Replica, Request, Target};
 use qbed_p4engine::program::{ActionCall, Key, Match, MatchKind, Program, Table};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -41,7 +41,7 @@ pub fn register(program: &Program, register: &Register) -> Result<Request> {
     let error = |text: String| format!("register {}: {text}", register.name);
     let position = program.arrays.iter().position(|array| array.name == register.name);
     let number = position.ok_or_else(|| error("the program has no such register".to_owned()))?;
-    let value = bytes(&register.value, program.arrays[number].width).map_err(error)?;
+    let value = register.value.to_field(program.arrays[number].width).map_err(error)?;
     let array = u16::try_from(number).map_err(|_| "too many registers".to_owned())?;
     Ok(Request::WriteRegister { array, index: register.index, value })
 }
@@ -57,22 +57,23 @@ fn call(program: &Program, table: &Table, entry: &Entry) -> Result<ActionCall> {
     let names = parameters.iter().map(|parameter| parameter.name.as_str());
     check_names(&entry.arguments, names).map_err(error)?;
     let arguments = parameters.iter().map(|parameter| {
-        bytes(&entry.arguments[&parameter.name], parameter.width)
+        entry.arguments[&parameter.name]
+            .to_field(parameter.width)
             .map_err(|text| error(format!("{}: {text}", parameter.name)))
     });
     Ok(ActionCall { action, arguments: arguments.collect::<Result<_>>()? })
 }
 
-fn matches(program: &Program, table: &Table, values: &Values) -> Result<Vec<Match>> {
+fn matches(program: &Program, table: &Table, values: &BTreeMap<String, plan::Match>) -> Result<Vec<Match>> {
     let error = |text: String| format!("table {}: {text}", table.name);
     let required = |key: &&Key| key.kind == MatchKind::Exact || values.contains_key(&key.name);
     check_names(values, table.keys.iter().filter(required).map(|key| key.name.as_str())).map_err(error)?;
-    let parse = |key: &Key| {
+    let translate = |key: &Key| {
         let width = program.fields.get(usize::from(key.field)).map_or(0, |field| field.width);
         let Some(value) = values.get(&key.name) else { return Ok(match_all(key.kind, width)) };
-        parse_match(key, value, width).map_err(|text| error(format!("{}: {text}", key.name)))
+        key_match(key.kind, value, width).map_err(|text| error(format!("{}: {text}", key.name)))
     };
-    table.keys.iter().map(parse).collect()
+    table.keys.iter().map(translate).collect()
 }
 
 /// The match of any value.
@@ -95,86 +96,41 @@ fn ones(width: u32) -> Vec<u8> {
     bytes
 }
 
-/// Splits text such as `5..9` at a separator.
-fn split<'v>(value: &'v Value, separator: &str, expected: &str) -> Result<(&'v str, &'v str)> {
-    let Value::Text(text) = value else { return Err(format!("{value:?} is not {expected}")) };
-    text.split_once(separator).ok_or_else(|| format!("{text:?} is not {expected}"))
-}
-
-fn parse_match(key: &Key, value: &Value, width: u32) -> Result<Match> {
-    let number = |text: &str| bytes(&Value::Text(text.to_owned()), width);
-    match key.kind {
-        MatchKind::Exact => bytes(value, width).map(Match::Exact),
-        MatchKind::Optional => bytes(value, width).map(|value| Match::Optional(Some(value))),
-        MatchKind::Lpm => {
-            let (prefix, length) = split(value, "/", "a value with a prefix length")?;
-            let length: u16 =
-                length.parse().map_err(|_| format!("{value:?} is not a value with a prefix length"))?;
-            if u32::from(length) > width {
-                return Err(format!("prefix length {length} is larger than {width}"));
+fn key_match(kind: MatchKind, value: &plan::Match, width: u32) -> Result<Match> {
+    Ok(match (kind, value) {
+        (MatchKind::Exact, plan::Match::Value(value)) => Match::Exact(value.to_field(width)?),
+        (MatchKind::Optional, plan::Match::Value(value)) => Match::Optional(Some(value.to_field(width)?)),
+        (MatchKind::Lpm, plan::Match::Prefix { value, prefix }) => {
+            if u32::from(*prefix) > width {
+                return Err(format!("prefix length {prefix} is larger than {width}"));
             }
-            Ok(Match::Lpm { value: number(prefix)?, length })
+            Match::Lpm { value: value.to_field(width)?, length: *prefix }
         }
-        MatchKind::Ternary => {
-            let (value, mask) = split(value, "&&&", "a value with a mask")?;
-            Ok(Match::Ternary { value: number(value)?, mask: number(mask)? })
+        // BMv2's JSON has ternary keys for P4Info's optional ones.
+        (MatchKind::Ternary, plan::Match::Value(value)) => {
+            Match::Ternary { value: value.to_field(width)?, mask: ones(width) }
         }
-        MatchKind::Range => {
-            let (low, high) = split(value, "..", "a range of two values")?;
-            Ok(Match::Range { low: number(low)?, high: number(high)? })
+        (MatchKind::Ternary, plan::Match::Masked { value, mask }) => {
+            Match::Ternary { value: value.to_field(width)?, mask: mask.to_field(width)? }
         }
-    }
+        (MatchKind::Range, plan::Match::Range { low, high }) => {
+            Match::Range { low: low.to_field(width)?, high: high.to_field(width)? }
+        }
+        _ => return Err(format!("{value:?} is not a match of the kind {kind:?}")),
+    })
 }
 
 /// Checks that `values` has exactly these names.
-fn check_names<'a>(values: &Values, names: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+fn check_names<'a, V>(
+    values: &BTreeMap<String, V>,
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> Result<()> {
     if let Some(name) = names.clone().find(|name| !values.contains_key(*name)) {
         return Err(format!("{name} is missing"));
     }
     match values.keys().find(|key| !names.clone().any(|name| name == key.as_str())) {
         Some(name) => Err(format!("there is no {name}")),
         None => Ok(()),
-    }
-}
-
-/// Encodes a value as big-endian bytes of a field with `width` bits.
-fn bytes(value: &Value, width: u32) -> Result<Vec<u8>> {
-    let length = width.div_ceil(8) as usize;
-    let (raw, exact) = match value {
-        Value::Number(number) => (number.to_be_bytes().to_vec(), false),
-        Value::Text(text) => {
-            parse(text).ok_or_else(|| format!("{text:?} is neither a number nor an address"))?
-        }
-    };
-    if exact && raw.len() != length {
-        return Err(format!("{value:?} does not have {width} bits"));
-    }
-    let first = raw.iter().position(|byte| *byte != 0).unwrap_or(raw.len());
-    let used = &raw[first..];
-    let bits = used.first().map_or(0, |top| 8 * used.len() as u32 - top.leading_zeros());
-    if bits > width {
-        return Err(format!("{value:?} does not fit into {width} bits"));
-    }
-    let mut bytes = vec![0; length - used.len()];
-    bytes.extend(used);
-    Ok(bytes)
-}
-
-/// Parses text to big-endian bytes. The flag is true for addresses, which must have the width of the field.
-fn parse(text: &str) -> Option<(Vec<u8>, bool)> {
-    if let Some(digits) = text.strip_prefix("0x") {
-        let even = if digits.len() % 2 == 0 { digits.to_owned() } else { format!("0{digits}") };
-        let Hex(raw) = even.parse().ok()?;
-        return Some((raw, false));
-    }
-    if let Ok(number) = text.parse::<u64>() {
-        return Some((number.to_be_bytes().to_vec(), false));
-    }
-    match (text.parse(), text.parse()) {
-        (Ok(IpAddr::V4(address)), _) => Some((address.octets().to_vec(), true)),
-        (Ok(IpAddr::V6(address)), _) => Some((address.octets().to_vec(), true)),
-        (_, Ok(Mac(address))) => Some((address.to_vec(), true)),
-        _ => None,
     }
 }
 
@@ -198,10 +154,11 @@ mod tests {
         let mut engine = qbed_p4engine::Engine::load(program.clone()).unwrap();
         for value in [
             json!({"table": "next_hops", "key": {"hop": 3}, "action": "send", "arguments":
-                {"port": 2, "source": "02:00:00:00:00:01", "destination": "02:00:00:00:00:02"}}),
-            json!({"table": "ipv4_routes", "key": {"destination": "10.0.0.4/30"}, "action": "route", "arguments":
+                {"port": 2, "source": 0x0200_0000_0001_u64, "destination": 0x0200_0000_0002_u64}}),
+            json!({"table": "ipv4_routes", "key": {"destination": {"value": 0x0a00_0004, "prefix": 30}}, "action": "route", "arguments":
                 {"first": 3, "count": 1, "shift_by": 16}}),
-            json!({"table": "ipv6_routes", "key": {"destination": "fd00::4/126"}, "action": "route", "arguments":
+            json!({"table": "ipv6_routes", "key": {"destination":
+                {"value": "0xfd000000000000000000000000000004", "prefix": 126}}, "action": "route", "arguments":
                 {"first": 3, "count": 1, "shift_by": 0}}),
             json!({"table": "marking", "key": {"port": 510}, "action": "mark_above", "arguments": {"packets": 524287}}),
             json!({"table": "marking", "action": "mark_above", "arguments": {"packets": 7}}),
@@ -227,26 +184,30 @@ mod tests {
             let action = "stands_for";
             json!({"table": "bins", "key": key, "action": action, "arguments": arguments, "priority": priority})
         };
-        for value in [bin(json!("5..9"), 1), bin(json!("0x0a..18446744073709551615"), 1), bin(json!(null), 2)]
-        {
+        for value in [
+            bin(json!({"low": 5, "high": 9}), 1),
+            bin(json!({"low": "0x0a", "high": u64::MAX}), 1),
+            bin(json!(null), 2),
+        ] {
             let request = entry(&bins, &plan_entry(value)).unwrap();
             assert_eq!(engine.control(&request), control::Answer::Done, "{request:?}");
         }
         let message = entry(&bins, &plan_entry(bin(json!(5), 1))).unwrap_err();
-        assert!(message.contains("length: Number(5) is not a range of two values"), "{message}");
+        assert!(message.contains("length: Value(Number([5])) is not a match of the kind Range"), "{message}");
 
-        let ternary = |key: &Key| parse_match(key, &Value::Text("0x10&&&0xf0".to_owned()), 8);
-        let key = Key { name: "k".to_owned(), field: 0, kind: MatchKind::Ternary, mask: None };
-        assert_eq!(ternary(&key), Ok(Match::Ternary { value: vec![0x10], mask: vec![0xf0] }));
-        assert_eq!(ones(13), [0x1f, 0xff]);
+        let ternary = plan::Match::Masked { value: 0x10.into(), mask: 0xf0.into() };
+        let expected = Match::Ternary { value: vec![0x10], mask: vec![0xf0] };
+        assert_eq!(key_match(MatchKind::Ternary, &ternary, 8), Ok(expected));
+        let optional = key_match(MatchKind::Ternary, &plan::Match::Value(7.into()), 13);
+        assert_eq!(optional, Ok(Match::Ternary { value: vec![0, 7], mask: vec![0x1f, 0xff] }));
 
         let mut engine = qbed_p4engine::Engine::load(program.clone()).unwrap();
         let array = &program.arrays[0].name;
-        let known = Register { name: array.clone(), index: 0, value: Value::Number(1) };
+        let known = Register { name: array.clone(), index: 0, value: 1.into() };
         assert_eq!(engine.control(&register(&program, &known).unwrap()), control::Answer::Done);
         let request = group(&Group { group: 5, ports: vec![1, 2] });
         assert_eq!(engine.control(&request), control::Answer::Done);
-        let unknown = Register { name: "none".to_owned(), index: 0, value: Value::Number(1) };
+        let unknown = Register { name: "none".to_owned(), index: 0, value: 1.into() };
         assert!(register(&program, &unknown)
             .unwrap_err()
             .contains("register none: the program has no such register"));
@@ -265,28 +226,43 @@ mod tests {
                 json!({"table": "next_hops", "action": "route", "arguments": {}}),
                 "table next_hops: no action route",
             ),
-            (send(json!({"port": 1, "source": "02:00:00:00:00:01"})), "action send: destination is missing"),
+            (send(json!({"port": 1, "source": 1})), "action send: destination is missing"),
             (
                 send(json!({"port": 512, "source": 1, "destination": 2})),
-                "port: Number(512) does not fit into 9 bits",
+                "port: 0x0200 does not fit into 9 bits",
             ),
-            (send(json!({"port": 1, "source": "10.0.0.1", "destination": 2})), "does not have 48 bits"),
-            (send(json!({"port": 1, "source": "x", "destination": 2})), "is neither a number nor an address"),
             (
-                json!({"table": "ipv4_routes", "key": {"destination": "10.0.0.0/33"}, "action": "no_route", "arguments": {}}),
+                send(json!({"port": 1, "source": "0x1000000000000", "destination": 2})),
+                "source: 0x01000000000000 does not fit into 48 bits",
+            ),
+            (
+                json!({"table": "ipv4_routes", "key": {"destination": {"value": 0, "prefix": 33}}, "action": "no_route", "arguments": {}}),
                 "destination: prefix length 33 is larger than 32",
             ),
             (
-                json!({"table": "ipv4_routes", "key": {"destination": "10.0.0.0"}, "action": "no_route", "arguments": {}}),
-                "is not a value with a prefix length",
+                json!({"table": "ipv4_routes", "key": {"destination": 0}, "action": "no_route", "arguments": {}}),
+                "destination: Value(Number([])) is not a match of the kind Lpm",
             ),
             (
-                json!({"table": "ipv4_routes", "key": {"to": "10.0.0.0/8"}, "action": "no_route", "arguments": {}}),
+                json!({"table": "ipv4_routes", "key": {"to": {"value": 0, "prefix": 8}}, "action": "no_route", "arguments": {}}),
                 "there is no to",
             ),
         ] {
             let message = entry(&program, &plan_entry(value)).unwrap_err();
             assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_digits_without_signs_or_units() {
+        for text in ["7", "10.0.0.1", "0xg", "-1", "1.5", "0x", "02:00:00:00:00:01"] {
+            assert!(serde_json::from_value::<plan::Number>(json!(text)).is_err(), "{text}");
+        }
+        for value in [json!(-1), json!(1.5), json!(true), json!([1]), json!(null)] {
+            assert!(serde_json::from_value::<plan::Number>(value).is_err());
+        }
+        for value in [json!({"value": 1}), json!({"value": 1, "prefix": 1, "mask": 1}), json!({"low": 1})] {
+            assert!(serde_json::from_value::<plan::Match>(value).is_err());
         }
     }
 }

@@ -283,26 +283,31 @@ fn check_pipelines(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
                 format!("node {}: no interface {port} for a port", node.name)
             })?;
         }
-        check_parking(index, node, pipeline, interfaces)?;
+        check_recirculation(index, node, pipeline, interfaces)?;
     }
     Ok(())
 }
 
-fn check_parking(index: usize, node: &Node, pipeline: &Pipeline, interfaces: &Interfaces<'_>) -> Result<()> {
+fn check_recirculation(
+    index: usize,
+    node: &Node,
+    pipeline: &Pipeline,
+    interfaces: &Interfaces<'_>,
+) -> Result<()> {
     let mut taken = BTreeSet::new();
-    for parking in &pipeline.parking {
-        let object = || format!("node {}: recirculation port {}", node.name, parking.port);
-        let (number, peer) = (parking.port, parking.peer());
+    for port in &pipeline.recirculation {
+        let object = || format!("node {}: recirculation port {}", node.name, port.port);
+        let (number, peer) = (port.port, port.peer());
         let free = number >= pipeline.ports.len() && number < PORTS_MAX && taken.insert(peer.clone());
         require(free, || format!("{}: the number is taken or too large", object()))?;
-        for name in [&parking.interface, &peer] {
+        for name in [&port.interface, &peer] {
             require(is_interface(name), || format!("{}: {name:?} is not a name for an interface", object()))?;
             let unknown = !interfaces.contains(&(index, name.as_str()));
             require(unknown && (*name == peer || taken.insert(name.clone())), || {
                 format!("{}: the name {name} is taken", object())
             })?;
         }
-        require(matches!(parking.qdisc, Qdisc::Raw { .. }), || {
+        require(matches!(port.qdisc, Qdisc::Raw { .. }), || {
             format!("{}: its queue is a tc command", object())
         })?;
     }

@@ -33,9 +33,12 @@ pub fn out_path(name: &str) -> PathBuf {
     [folder(), "out", name].iter().collect()
 }
 
+pub fn create_file(name: &str) -> Result<File> {
+    File::create(out_path(name)).with_context(|| format!("out/{name}"))
+}
+
 pub fn create(name: &str) -> Result<BufWriter<File>> {
-    let file = File::create(out_path(name)).with_context(|| format!("out/{name}"))?;
-    Ok(BufWriter::with_capacity(BUFFER_BYTES, file))
+    Ok(BufWriter::with_capacity(BUFFER_BYTES, create_file(name)?))
 }
 
 /// Writes a value as one line of JSON.

@@ -45,11 +45,6 @@ pub trait Transport {
         Ok(())
     }
 
-    /// Flushes samples to their files, for live readers.
-    fn push(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     /// Ends all flows at the end of the lab: reads pending data and closes sockets.
     fn finish(&mut self, world: &World<'_>) -> Result<()>;
 

@@ -11,6 +11,7 @@ use crate::lab::Lab;
 use crate::placement::Placement;
 use crate::plan::workload::Workload;
 use crate::plan::{Plan, CONGESTION_CONTROL};
+use crate::results::flow_samples::FlowSamples;
 use crate::world::token::{Part, Token, Topic, Topics};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use std::os::fd::AsFd;
@@ -29,6 +30,8 @@ pub struct World<'a> {
     pub agenda: Agenda<Token>,
     pub epoll: Epoll,
     pub clock: Clock,
+    /// Samples of flows; None if the plan has no interval for them.
+    pub flow_samples: Option<FlowSamples>,
     topics: Topics<Part>,
 }
 
@@ -36,7 +39,8 @@ impl<'a> World<'a> {
     pub fn new(plan: &'a Plan, placement: &'a Placement, lab: &'a Lab, scale: TimeScale) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).with_context(|| "epoll".into())?;
         let clock = Clock::new(scale).with_context(|| "clock".into())?;
-        Ok(Self { plan, placement, lab, agenda: Agenda::default(), epoll, clock, topics: Topics::default() })
+        let (agenda, topics) = (Agenda::default(), Topics::default());
+        Ok(Self { plan, placement, lab, agenda, epoll, clock, flow_samples: None, topics })
     }
 
     /// Allocates a topic for one kind of event of a part.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Programs by hand, for tests and measurements: what the loader makes of BMv2's JSON, in small.
+//! A builder of small programs for tests and measurements.
 #![allow(dead_code)] // Each test uses a part of it.
 
 use qbed_p4engine::control::{self, Request, Target};
@@ -37,10 +37,10 @@ impl Build {
 
     fn align(&mut self) {
         self.bits = self.bits.next_multiple_of(8);
-        self.program.area_bytes = self.bits / 8;
+        self.program.phv_bytes = self.bits / 8;
     }
 
-    /// A field behind all others, in bytes of its own.
+    /// Adds a field that begins at a byte.
     pub fn field(&mut self, name: &str, width: u32) -> FieldId {
         self.align();
         let at = self.bits + width.next_multiple_of(8) - width;
@@ -50,7 +50,7 @@ impl Build {
         self.program.fields.len() as FieldId - 1
     }
 
-    /// With its fields one behind the other; returns it and its first field.
+    /// Adds a header with consecutive fields. Returns the header and its first field.
     pub fn header(&mut self, name: &str, widths: &[u32]) -> (HeaderId, FieldId) {
         let valid = self.field(&format!("{name}.$valid$"), 1);
         self.header_of(name, widths, valid, false, None)
@@ -61,7 +61,7 @@ impl Build {
         self.header_of(name, widths, valid, true, None)
     }
 
-    /// One of its fields (by position) is a varbit.
+    /// Adds a header. Its field with index `varbit` is a varbit.
     pub fn varbit_header(&mut self, name: &str, widths: &[u32], varbit: u16) -> (HeaderId, FieldId) {
         let valid = self.field(&format!("{name}.$valid$"), 1);
         let width = self.field(&format!("{name}.$width$"), 32);
@@ -105,7 +105,7 @@ impl Build {
         self.program.stacks.len() as StackId - 1
     }
 
-    /// Of headers with a field each.
+    /// Adds a union of headers with one field each.
     pub fn union(&mut self, name: &str, widths: &[u32]) -> (u16, Vec<HeaderId>) {
         let union = self.program.unions.len() as u16;
         let header = |(index, width): (usize, &u32)| {
@@ -118,24 +118,24 @@ impl Build {
         (union, headers)
     }
 
-    /// Steps behind all others; where they begin.
-    pub fn code(&mut self, steps: &[Op]) -> Pc {
-        self.program.code.extend_from_slice(steps);
-        (self.program.code.len() - steps.len()) as Pc
+    /// Appends instructions and returns the first one's index.
+    pub fn code(&mut self, ops: &[Op]) -> Pc {
+        self.program.code.extend_from_slice(ops);
+        (self.program.code.len() - ops.len()) as Pc
     }
 
-    pub fn here(&self) -> Pc {
+    pub fn next_pc(&self) -> Pc {
         self.program.code.len() as Pc
     }
 
-    pub fn action(&mut self, name: &str, widths: &[u32], steps: &[Op]) -> ActionId {
-        let begin = self.code(steps);
+    pub fn action(&mut self, name: &str, widths: &[u32], ops: &[Op]) -> ActionId {
+        let begin = self.code(ops);
         let parameters = widths.iter().map(|width| Parameter { name: "p".into(), width: *width }).collect();
         self.program.actions.push(Action { name: name.into(), parameters, begin });
         self.program.actions.len() as ActionId - 1
     }
 
-    /// The actions' first is the default one if it has no parameters.
+    /// Adds a table. The first action is the default action if it has no parameters.
     pub fn table(
         &mut self,
         name: &str,
@@ -178,12 +178,12 @@ impl Build {
         self.program.arrays.len() as ArrayId - 1
     }
 
-    /// v1model's metadata, with p4c's widths.
+    /// Adds v1model's standard metadata with p4c's widths.
     pub fn standard(&mut self) -> Standard {
         let widths = [9, 9, 9, 32, 32, 32, 19, 32, 19, 48, 48, 16, 16, 3, 5, 8, 1];
         let widths: Vec<u32> =
             widths.iter().flat_map(|width: &u32| [width.next_multiple_of(8) - width, *width]).collect();
-        // Each field in bytes of its own, by fields between them that nobody names.
+        // Padding before each field aligns its end to a byte.
         let mut fields = Vec::new();
         let valid = self.field("standard.$valid$", 1);
         self.align();
@@ -236,7 +236,7 @@ impl Build {
     }
 }
 
-/// An entry of `everything`'s table that fits packets of ones.
+/// A request for an entry of the table of `everything` that matches packets of ones.
 pub fn entry_of_everything() -> Request {
     let matches = vec![
         Match::Exact(vec![1]),
@@ -250,7 +250,7 @@ pub fn entry_of_everything() -> Request {
     }
 }
 
-/// Every key kind and about every extern, on headers with a varbit and a stack.
+/// A program with every match kind and almost every extern, with a varbit field and a stack.
 pub fn everything() -> Program {
     let mut build = Build::new();
     let standard = build.standard();
@@ -264,7 +264,7 @@ pub fn everything() -> Program {
     let hash = build
         .hash(HashKind::Crc32, vec![HashInput::Header(head), HashInput::Field(note + 1), HashInput::Payload]);
     build.program.counters.push(Counter { name: "c".into(), table: None, size: 4 });
-    let next = build.here() + 3;
+    let next = build.next_pc() + 3;
     let lookahead = SelectKey::Lookahead { at: 0, width: 72 };
     let case = SelectCase { on: SelectOn::Value { value: vec![0xff; 9], mask: None }, next };
     build.program.selects.push(Select {
@@ -314,16 +314,16 @@ pub fn everything() -> Program {
     build.program
 }
 
-/// A shell that writes down what it is told.
+/// A shell that records digests and messages.
 #[derive(Default)]
-pub struct Notes {
+pub struct Recorder {
     pub random: u64,
     pub digests: Vec<(u32, Vec<u8>)>,
     pub logs: Vec<(String, Vec<i128>)>,
     pub failed: Vec<String>,
 }
 
-impl Shell for Notes {
+impl Shell for Recorder {
     fn random(&mut self) -> u64 {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -344,7 +344,7 @@ impl Shell for Notes {
 }
 
 pub fn arrival(port: u16, length: usize, now_us: u64) -> Arrival<'static> {
-    Arrival { port, length: length as u32, now_us, instance: Instance::Normal, kept: None }
+    Arrival { port, length: length as u32, now_us, instance: Instance::Normal, preserved: None }
 }
 
 pub fn departure(port: u16, now_us: u64) -> Departure {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A P4Runtime server for tests with real clients (crates/p4runtime/tests): says on which address, and serves for ever.
+//! A P4Runtime server for tests with real clients (tests/p4): prints its address and serves until it is killed.
 
 mod switch;
 
@@ -10,6 +10,6 @@ use qbed_p4runtime::{serve, Control, Event};
 fn main() -> std::io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?);
-    let (told, events) = tokio::sync::mpsc::channel(1024);
-    serve(listener, 1, Box::new(switch::Loopback::new(told)), events, None)
+    let (sender, events) = tokio::sync::mpsc::channel(1024);
+    serve(listener, 1, Box::new(switch::Loopback::new(sender)), events, None)
 }

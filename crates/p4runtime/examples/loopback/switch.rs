@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch with an engine and without cables: each port leads to itself. What a controller sends out of a port comes in
-//! there; what the program does with it then reaches the controller (CPU port), or nobody.
+//! A switch with loopback ports: a packet that a controller sends out of a port arrives there again. If the program
+//! then sends it to the CPU port, the controller receives it.
 
 use std::time::Instant;
 
 use qbed_p4engine::control::{Answer, Refusal, Request};
-use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance, Shell, Unfit};
+use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance, InvalidProgram, Shell};
 use qbed_p4engine::program::Program;
 use qbed_p4engine::{Context, Engine};
 use tokio::sync::mpsc;
@@ -20,10 +20,10 @@ pub struct Loopback {
     began: Instant,
 }
 
-/// What the program tells the controller.
-struct Telling<'a>(&'a mpsc::Sender<Event>);
+/// Sends the program's digests to the controller.
+struct EventShell<'a>(&'a mpsc::Sender<Event>);
 
-impl Shell for Telling<'_> {
+impl Shell for EventShell<'_> {
     fn random(&mut self) -> u64 {
         4
     }
@@ -39,21 +39,22 @@ impl Loopback {
         Loopback { engine: None, events, began: Instant::now() }
     }
 
-    /// Through the program, from one port to all where it goes.
+    /// Process a packet. Returns the packets sent with their ports.
     fn pass(&mut self, packet: &[u8], port: u16) -> Vec<(u16, Vec<u8>)> {
         let now_us = self.now_us();
         let Some(engine) = self.engine.as_mut() else { return vec![] };
-        let mut shell = Telling(&self.events);
+        let mut shell = EventShell(&self.events);
         let mut context = engine.context();
         let length = packet.len() as u32;
-        let arrival = Arrival { port, length, now_us, instance: Instance::Normal, kept: None };
+        let arrival = Arrival { port, length, now_us, instance: Instance::Normal, preserved: None };
         let decision = engine.ingress(&mut context, packet, &arrival, &mut shell);
         let mut sent = vec![];
         if let Some(session) = decision.clone.and_then(|session| engine.session(session)).cloned() {
-            let kept = context.clone_kept().clone();
+            let preserved = context.clone_fields().clone();
             for replica in session.replicas {
                 let mut copy = engine.context();
-                let arrival = Arrival { instance: Instance::IngressClone, kept: Some(&kept), ..arrival };
+                let arrival =
+                    Arrival { instance: Instance::IngressClone, preserved: Some(&preserved), ..arrival };
                 engine.parse_clone(&mut copy, packet, &arrival, &mut shell);
                 sent.extend(leave(engine, &mut copy, packet, replica.port, now_us, &mut shell));
             }
@@ -81,7 +82,7 @@ fn leave(
     packet: &[u8],
     port: u16,
     now_us: u64,
-    shell: &mut Telling,
+    shell: &mut EventShell,
 ) -> Option<(u16, Vec<u8>)> {
     let departure = Departure { port, now_us, enqueued_us: now_us, enqueued_depth: 0, dequeued_depth: 0 };
     let emission = engine.egress(context, packet, &departure, shell);
@@ -102,7 +103,7 @@ impl Control for Loopback {
     }
 
     fn load(&mut self, program: &Program) -> Result<(), String> {
-        self.engine = Some(Engine::load(program.clone()).map_err(|Unfit(why)| why)?);
+        self.engine = Some(Engine::load(program.clone()).map_err(|InvalidProgram(why)| why)?);
         Ok(())
     }
 

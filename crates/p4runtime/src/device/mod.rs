@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The switch as controllers see it: its pipeline, and entities that are written and read.
+//! The device: its pipeline, and writes and reads of entities.
 //!
-//! The engine holds what packets need; `State` holds what P4Runtime gives back besides.
+//! The engine has the state for packets, `State` has the state that only P4Runtime needs.
 
+mod actions;
 mod arrays;
 mod digests;
 mod profiles;
@@ -20,25 +21,25 @@ use qbed_p4engine::program::{ActionCall, Match, Program, TableId};
 pub use digests::Digests;
 
 use crate::control::Control;
+use crate::error::{
+    accepted, exhausted, invalid, not_found, precondition, unexpected, unimplemented, RequestError, Result,
+};
 use crate::pipeline::Pipeline;
 use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::packet_replication_engine_entry::Type as Replication;
 use crate::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use crate::proto::p4::v1::update::Type;
 use crate::proto::p4::v1::{self, Entity, ForwardingPipelineConfig, TableEntry, Update};
-use crate::refused::{
-    accepted, exhausted, invalid, not_found, precondition, unexpected, unimplemented, Refused, Result,
-};
 
-/// So much one request may read, lest the answer fill the memory.
-const MOST_READ: usize = 1 << 20;
-/// Of a page of entries or elements from the engine.
+/// Limit on the entities of one answer.
+const MAX_READ: usize = 1 << 20;
+/// Number of entries or elements per request to the engine.
 const PAGE: u32 = 4096;
 
 pub struct Device {
     control: Box<dyn Control>,
     running: Option<Running>,
-    /// Of VERIFY_AND_SAVE, until its COMMIT.
+    /// The pipeline of VERIFY_AND_SAVE until its COMMIT.
     saved: Option<Pipeline>,
 }
 
@@ -47,12 +48,12 @@ struct Running {
     state: State,
 }
 
-/// What is written and read back, and what the engine need not know.
+/// State that controllers write and read and the engine does not need.
 #[derive(Default)]
 struct State {
-    /// Of entries that have any.
-    notes: BTreeMap<(TableId, Vec<Match>, u32), tables::Notes>,
-    defaults: HashMap<TableId, (ActionCall, tables::Notes)>,
+    /// By table, key and priority.
+    annotations: BTreeMap<(TableId, Vec<Match>, u32), tables::Annotations>,
+    defaults: HashMap<TableId, (ActionCall, tables::Annotations)>,
     profiles: BTreeMap<u32, profiles::Members>,
     multicast: BTreeMap<u32, v1::MulticastGroupEntry>,
     clones: BTreeMap<u32, v1::CloneSessionEntry>,
@@ -60,7 +61,7 @@ struct State {
     digests: Digests,
 }
 
-/// All that a request to a running pipeline needs.
+/// The context of a request to the running pipeline.
 struct Session<'a> {
     pipeline: &'a Pipeline,
     control: &'a mut dyn Control,
@@ -68,20 +69,22 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// For requests without an answer of their own; a refusal names what was to be written.
-    fn done(&mut self, request: Request) -> Result<()> {
-        let name = written(&self.pipeline.program, &request).unwrap_or_default();
+    /// Execute a request without an answer. The error names the object.
+    fn execute(&mut self, request: Request) -> Result<()> {
+        let name = object_name(&self.pipeline.program, &request).unwrap_or_default();
         match accepted(self.control.request(request)) {
             Ok(Answer::Done) => Ok(()),
             Ok(other) => Err(unexpected(&other)),
             Err(refused) if name.is_empty() => Err(refused),
-            Err(Refused { code, message }) => Err(Refused { code, message: format!("{name}: {message}") }),
+            Err(RequestError { code, message }) => {
+                Err(RequestError { code, message: format!("{name}: {message}") })
+            }
         }
     }
 }
 
-/// The name of the table, the profile, ... that a request changes.
-fn written<'a>(program: &'a Program, request: &Request) -> Option<&'a str> {
+/// The name of the object that a request changes.
+fn object_name<'a>(program: &'a Program, request: &Request) -> Option<&'a str> {
     let at = |number: &u16| usize::from(*number);
     Some(match request {
         Request::Insert { table, .. }
@@ -104,14 +107,14 @@ fn written<'a>(program: &'a Program, request: &Request) -> Option<&'a str> {
     })
 }
 
-/// What a read has found.
+/// Entities found by a read.
 #[derive(Default)]
-pub struct Found(Vec<Entity>);
+pub struct Entities(Vec<Entity>);
 
-impl Found {
+impl Entities {
     fn push(&mut self, kind: Kind) -> Result<()> {
-        if self.0.len() >= MOST_READ {
-            return Err(exhausted(format!("more than {MOST_READ} entities: read fewer at once")));
+        if self.0.len() >= MAX_READ {
+            return Err(exhausted(format!("more than {MAX_READ} entities: read fewer at once")));
         }
         self.0.push(Entity { entity: Some(kind) });
         Ok(())
@@ -135,7 +138,7 @@ impl Device {
         self.running.as_ref().map(|running| &running.pipeline)
     }
 
-    /// What GetForwardingPipelineConfig tells: what was saved, even before it is committed.
+    /// The config for GetForwardingPipelineConfig: the saved one, even before its COMMIT.
     pub fn config(&self) -> Option<&ForwardingPipelineConfig> {
         self.saved.as_ref().or(self.pipeline()).map(|pipeline| &pipeline.config)
     }
@@ -148,7 +151,7 @@ impl Device {
         self.control.inject(packet).map_err(invalid)
     }
 
-    /// Whether requests can be carried out.
+    /// Check that a pipeline can take requests.
     pub fn ready(&mut self) -> Result<()> {
         self.session().map(drop)
     }
@@ -188,11 +191,11 @@ impl Device {
             },
             Kind::ValueSetEntry(entry) => value_sets::write(session, kind, entry),
             Kind::DigestEntry(entry) => digests::write(session, kind, entry),
-            Kind::ExternEntry(_) => Err(unimplemented("no program has externs of its own")),
+            Kind::ExternEntry(_) => Err(unimplemented("externs are not supported")),
         }
     }
 
-    pub fn read(&mut self, entity: &Entity, found: &mut Found) -> Result<()> {
+    pub fn read(&mut self, entity: &Entity, found: &mut Entities) -> Result<()> {
         let mut session = self.session()?;
         let session = &mut session;
         match entity.entity.as_ref().ok_or_else(|| invalid("a read without an entity"))? {
@@ -219,12 +222,12 @@ impl Device {
         }
     }
 
-    /// By the clock of the switch.
+    /// The switch's clock.
     pub fn now_us(&self) -> u64 {
         self.control.now_us()
     }
 
-    /// Entries that neither matched nor were told for as long as their idle time-out.
+    /// Entries with an expired idle timeout since their last hit or notification.
     pub fn idle(&mut self, now_us: u64, most: u32) -> Result<Vec<TableEntry>> {
         let mut session = self.session()?;
         if !session.pipeline.tables.values().any(|table| table.idle_timeout) {
@@ -249,7 +252,7 @@ impl Device {
                 let saved = self.saved.clone().ok_or_else(|| not_found("no config is saved"))?;
                 self.commit(saved)
             }
-            (_, None) => Err(invalid("no config is given")),
+            (_, None) => Err(invalid("expected a config")),
             (Action::Verify, Some(config)) => self.verify(config).map(drop),
             (Action::VerifyAndSave, Some(config)) => {
                 self.saved = Some(self.verify(config)?);
@@ -266,7 +269,7 @@ impl Device {
         }
     }
 
-    /// What the switch runs already: its entries stay, and are those of controllers from now on.
+    /// Adopt the pipeline that the switch runs already, with its entries.
     pub fn take_over(&mut self, config: ForwardingPipelineConfig) -> Result<()> {
         let pipeline = self.verify(config)?;
         self.running = Some(Running { pipeline, state: State::default() });
@@ -285,28 +288,28 @@ impl Device {
         Ok(())
     }
 
-    /// What was written goes into the new pipeline; if not all of it fits, the old one is as it was.
+    /// Replace the pipeline and write all entities again. If one does not fit, restore the old pipeline.
     fn reconcile(&mut self, pipeline: Pipeline) -> Result<()> {
         self.saved = None;
         let Some(old) = self.pipeline().cloned() else { return self.commit(pipeline) };
-        let kept = self.written()?;
-        let refused = match self.commit(pipeline).and_then(|()| self.replay(&kept)) {
+        let snapshot = self.snapshot()?;
+        let refused = match self.commit(pipeline).and_then(|()| self.replay(&snapshot)) {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
-        self.commit(old).and_then(|()| self.replay(&kept)).map_err(|worse| Refused {
+        self.commit(old).and_then(|()| self.replay(&snapshot)).map_err(|worse| RequestError {
             message: format!(
-                "{}; and the old pipeline did not take it again: {}",
+                "{}; the old pipeline could not be restored: {}",
                 refused.message, worse.message
             ),
             ..worse
         })?;
-        Err(invalid(format!("what is in the tables does not fit: {}", refused.message)))
+        Err(invalid(format!("an entity does not fit: {}", refused.message)))
     }
 
-    /// All that controllers have written, as updates in an order in which they can be written again.
-    /// Counters, registers and meters' buckets begin anew.
-    fn written(&mut self) -> Result<Vec<Update>> {
+    /// All entities of controllers, as updates in an order that respects their references. Counters, registers and the
+    /// buckets of meters are not included.
+    fn snapshot(&mut self) -> Result<Vec<Update>> {
         use v1::packet_replication_engine_entry::Type as Replication;
         let tables = TableEntry { meter_config: Some(v1::MeterConfig::default()), ..Default::default() };
         let replication = |kind| {
@@ -325,9 +328,9 @@ impl Device {
         ];
         let mut updates = vec![];
         for (kind, wildcard) in everything {
-            let mut found = Found::default();
+            let mut found = Entities::default();
             self.read(&Entity { entity: Some(wildcard) }, &mut found)?;
-            updates.extend(found.0.into_iter().filter_map(|entity| worth_keeping(kind, entity)));
+            updates.extend(found.0.into_iter().filter_map(|entity| restoring_update(kind, entity)));
         }
         Ok(updates)
     }
@@ -338,12 +341,12 @@ impl Device {
     }
 }
 
-/// Not what the program itself says.
-fn worth_keeping(kind: Type, entity: Entity) -> Option<Update> {
-    let of_the_program = match entity.entity.as_ref()? {
+/// The update that restores an entity. None for entities of the program.
+fn restoring_update(kind: Type, entity: Entity) -> Option<Update> {
+    let is_of_program = match entity.entity.as_ref()? {
         Kind::TableEntry(entry) => entry.is_const || entry.is_default_action && entry.action.is_none(),
         Kind::MeterEntry(entry) => entry.config.is_none(),
         _ => false,
     };
-    (!of_the_program).then_some(Update { r#type: kind.into(), entity: Some(entity) })
+    (!is_of_program).then_some(Update { r#type: kind.into(), entity: Some(entity) })
 }

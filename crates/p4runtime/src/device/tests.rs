@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entities of every kind, written to and read from an engine that runs tests/programs/everything.p4.
+//! Writes and reads of all kinds of entities with an engine that runs tests/programs/everything.p4.
 
 use tonic::Code;
 
@@ -8,6 +8,8 @@ use crate::control::Event;
 use crate::proto::p4::v1::PacketOut;
 use crate::testing::{device, device_of, everything, message, with_ids};
 
+mod pipelines;
+mod profiles;
 mod types;
 
 struct Bench {
@@ -43,13 +45,13 @@ impl Bench {
     }
 
     fn read(&mut self, text: &str) -> Vec<Entity> {
-        let mut found = Found::default();
+        let mut found = Entities::default();
         let read = self.device.read(&Bench::entity(text), &mut found);
         read.unwrap_or_else(|refused| panic!("{refused:?}: {text}"));
         found.into_entities()
     }
 
-    /// What a read finds, in any order.
+    /// Check the entities that a read finds, in any order.
     fn finds(&mut self, read: &str, expected: &[&str]) {
         let mut found = self.read(read);
         for text in expected {
@@ -66,12 +68,12 @@ impl Bench {
     }
 
     fn refuses_read(&mut self, text: &str, code: Code, why: &str) {
-        let refused = self.device.read(&Bench::entity(text), &mut Found::default());
+        let refused = self.device.read(&Bench::entity(text), &mut Entities::default());
         let refused = refused.err().unwrap_or_else(|| panic!("accepted: {text}"));
         assert!(refused.code == code && refused.message.contains(why), "{text}: {refused:?}");
     }
 
-    /// A probe arrives at a port.
+    /// Make a probe arrive at a port.
     fn probe(&mut self, port: u8, kind: u16, address: u32, low_and_flags: u16, flow: u16) {
         let mut payload = kind.to_be_bytes().to_vec();
         payload.extend(address.to_be_bytes());
@@ -88,7 +90,7 @@ impl Bench {
         self.device.inject(&packet).unwrap();
     }
 
-    /// Probes of kind 0x101 are parsed from now on.
+    /// Make the parser accept probes of kind 0x101.
     fn parse_probes(&mut self) {
         self.modify("value_set_entry { value_set_id: <probes> members { match { field_id: 1 exact { value: '\\x01\\x01' } } } }");
     }
@@ -149,7 +151,7 @@ fn bad_entries_are_refused() {
     };
     for (kind, text, code, why) in [
         (Type::Insert, "table_entry { table_id: 77 }".into(), Code::NotFound, "no table 0x4d"),
-        (Type::Insert, "table_entry { }".into(), Code::InvalidArgument, "no table is given"),
+        (Type::Insert, "table_entry { }".into(), Code::InvalidArgument, "expected the id of a table"),
         (Type::Insert, host(key), Code::InvalidArgument, "without an action"),
         (Type::Insert, host("action { action { action_id: <drop> } }"), Code::InvalidArgument, "needs a value"),
         (Type::Insert, host(&format!("{key} action {{ action {{ action_id: <multicast> }} }}")), Code::InvalidArgument, "has no action"),
@@ -166,7 +168,7 @@ fn bad_entries_are_refused() {
         (Type::Insert, "table_entry { table_id: <routes> counter_data {} action { action { action_id: <drop> } } }".into(), Code::InvalidArgument, "no direct counter"),
         (Type::Insert, "table_entry { table_id: <fixed> match { field_id: 1 exact { value: '\\x09' } } action { action { action_id: <drop> } } }".into(), Code::PermissionDenied, "constant"),
         (Type::Delete, "table_entry { table_id: <fixed> match { field_id: 1 exact { value: '\\x01\\x02' } } }".into(), Code::PermissionDenied, "constant"),
-        (Type::Insert, "table_entry { table_id: <hosts> is_default_action: true }".into(), Code::InvalidArgument, "modified only"),
+        (Type::Insert, "table_entry { table_id: <hosts> is_default_action: true }".into(), Code::InvalidArgument, "only be modified"),
         (Type::Modify, "table_entry { table_id: <hosts> is_default_action: true action { action { action_id: <drop> } } }".into(), Code::PermissionDenied, "not for the default"),
         (Type::Modify, "table_entry { table_id: <rules> is_default_action: true action { action { action_id: <drop> } } }".into(), Code::PermissionDenied, "constant"),
         (Type::Modify, "table_entry { table_id: <by_hop> is_default_action: true }".into(), Code::PermissionDenied, "constant"),
@@ -195,17 +197,17 @@ fn bad_entries_are_refused() {
 }
 
 #[test]
-fn default_entries_change_and_come_back() {
+fn default_entries_are_modified_and_reset() {
     let mut bench = Bench::new();
     let read = "table_entry { table_id: <routes> is_default_action: true }";
-    let own = "table_entry { table_id: <routes> is_default_action: true action { action { action_id: <NoAction> } } }";
-    bench.finds(read, &[own]);
+    let initial = "table_entry { table_id: <routes> is_default_action: true action { action { action_id: <NoAction> } } }";
+    bench.finds(read, &[initial]);
     let changed = "table_entry { table_id: <routes> is_default_action: true metadata: 'x'
         action { action { action_id: <forward> params { param_id: 1 value: '\\x03' } } } }";
     bench.modify(changed);
     bench.finds(read, &[changed]);
     bench.modify("table_entry { table_id: <routes> is_default_action: true }");
-    bench.finds(read, &[own]);
+    bench.finds(read, &[initial]);
     assert_eq!(bench.read("table_entry { is_default_action: true }").len(), 6, "one for each table");
 }
 
@@ -229,7 +231,7 @@ fn direct_counters_and_meters_belong_to_entries() {
         &[&format!("direct_meter_entry {{ {key} }} config {{ cir: 10 cburst: 20 pir: 30 pburst: 40 }} }}")],
     );
 
-    // A MODIFY without them: the count stays, the meter has no limit.
+    // Modify without them: the counter keeps its value, the meter has no limit.
     bench.modify(HOST);
     bench.finds(
         "table_entry { table_id: <hosts> counter_data {} meter_config {} }",
@@ -245,11 +247,11 @@ fn direct_counters_and_meters_belong_to_entries() {
         "no such entry",
     );
     bench.refuses_read(&format!("direct_counter_entry {{ {other} }} }}"), Code::NotFound, "no such entry");
-    bench.refuses(Type::Insert, &counter, Code::InvalidArgument, "modified only");
+    bench.refuses(Type::Insert, &counter, Code::InvalidArgument, "only be modified");
     bench.refuses_read(
         "direct_counter_entry { table_entry { table_id: <routes> } }",
         Code::InvalidArgument,
-        "has none",
+        "has no such resource",
     );
     bench.refuses(
         Type::Modify,
@@ -261,7 +263,7 @@ fn direct_counters_and_meters_belong_to_entries() {
 }
 
 #[test]
-fn idle_entries_are_told() {
+fn idle_entries_are_found() {
     let mut bench = Bench::new();
     bench.parse_probes();
     bench.insert(&HOST.replacen("action {", "idle_timeout_ns: 20000000 metadata: 'm' action {", 1));
@@ -270,181 +272,21 @@ fn idle_entries_are_told() {
     assert_eq!(bench.device.idle(hit_us, 10).unwrap(), []);
     std::thread::sleep(std::time::Duration::from_millis(30));
     let now_us = bench.device.now_us();
-    let told = bench.device.idle(now_us, 10).unwrap();
+    let idle = bench.device.idle(now_us, 10).unwrap();
     let key = "table_id: <hosts> match { field_id: 1 exact { value: '\\x0a' } }";
     assert_eq!(
-        told,
+        idle,
         [message("p4.v1.TableEntry", &with_ids(&format!("{key} idle_timeout_ns: 20000000 metadata: 'm'")))]
     );
     let again = [0, 19_999, 20_000].map(|later| bench.device.idle(now_us + later, 10).unwrap().len());
-    assert_eq!(again, [0, 0, 1], "after another time-out");
+    assert_eq!(again, [0, 0, 1], "after another timeout");
     let read = bench.read("table_entry { table_id: <hosts> time_since_last_hit { } }");
     let Some(Kind::TableEntry(entry)) = &read[0].entity else { panic!("{read:?}") };
     assert!(entry.time_since_last_hit.unwrap().elapsed_ns >= 30_000_000);
 }
 
 #[test]
-fn members_and_groups() {
-    let mut bench = Bench::new();
-    let member = |id: u32, port: u8| {
-        format!(
-            "action_profile_member {{ action_profile_id: <paths> member_id: {id}
-            action {{ action_id: <forward> params {{ param_id: 1 value: '\\x{port:02x}' }} }} }}"
-        )
-    };
-    let group = |members: &str| {
-        format!("action_profile_group {{ action_profile_id: <paths> group_id: 1 {members} }}")
-    };
-    let pair = group("members { member_id: 1 weight: 2 } members { member_id: 2 weight: 1 }");
-    let entry = "table_entry { table_id: <by_path> match { field_id: 1 exact { value: '\\x05' } } action { action_profile_group_id: 1 } }";
-    bench.refuses(Type::Insert, &pair, Code::NotFound, "");
-    bench.refuses(Type::Insert, entry, Code::NotFound, "");
-    bench.insert(&member(1, 4));
-    bench.insert(&member(2, 5));
-    bench.refuses(Type::Insert, &member(1, 4), Code::AlreadyExists, "");
-    bench.refuses(Type::Modify, &member(3, 4), Code::NotFound, "");
-    bench.refuses(Type::Insert, &member(0, 4), Code::InvalidArgument, "not 0");
-    bench.insert(&pair);
-    bench.refuses(Type::Insert, &pair, Code::AlreadyExists, "group 1");
-    bench.insert(entry);
-    bench.modify(&member(2, 6));
-    bench.finds("action_profile_member { }", &[&member(1, 4), &member(2, 6)]);
-    bench.finds("action_profile_member { action_profile_id: <paths> member_id: 2 }", &[&member(2, 6)]);
-    bench.finds("action_profile_group { }", &[&pair]);
-    bench.finds("table_entry { table_id: <by_path> }", &[entry]);
-    for (kind, text, code, why) in [
-        (Type::Delete, member(1, 4), Code::FailedPrecondition, ""),
-        (Type::Delete, pair.clone(), Code::FailedPrecondition, ""),
-        (Type::Modify, group("members { member_id: 1 }"), Code::InvalidArgument, "a weight of 0"),
-        (Type::Modify, group("members { member_id: 1 weight: 1 } members { member_id: 1 weight: 1 }"), Code::InvalidArgument, "twice"),
-        (Type::Modify, group("members { member_id: 1 weight: 70000 }"), Code::ResourceExhausted, "70000"),
-        (Type::Modify, group("members { member_id: 1 weight: 1 watch_port: '\\x01' }"), Code::Unimplemented, "port"),
-        (Type::Modify, group("max_size: 3"), Code::InvalidArgument, "does not change"),
-        (Type::Insert, "action_profile_group { action_profile_id: <hops> group_id: 1 }".into(), Code::InvalidArgument, "no selector"),
-        (Type::Insert, "table_entry { table_id: <by_hop> match { field_id: 1 exact { value: '\\x05' } } action { action_profile_group_id: 1 } }".into(), Code::InvalidArgument, "expected a member"),
-        (Type::Modify, entry.replace("action_profile_group_id: 1", "action_profile_action_set { }"), Code::InvalidArgument, "exclude"),
-    ] {
-        bench.refuses(kind, &text, code, why);
-    }
-    bench.write(Type::Delete, entry).unwrap();
-    bench.write(Type::Delete, &pair).unwrap();
-    bench.write(Type::Delete, &member(1, 4)).unwrap();
-    bench.finds("action_profile_group { }", &[]);
-    bench.finds("action_profile_member { }", &[&member(2, 6)]);
-}
-
-#[test]
-fn sets_of_actions_in_one_shot() {
-    let mut bench = Bench::new();
-    let entry = |key: u8, set: &str| {
-        format!(
-            "table_entry {{ table_id: <by_path> match {{ field_id: 1 exact {{ value: '\\x{key:02x}' }} }}
-            action {{ action_profile_action_set {{ {set} }} }} }}"
-        )
-    };
-    let to = |port: u8, weight: i32| {
-        format!("action_profile_actions {{ weight: {weight} action {{ action_id: <forward> params {{ param_id: 1 value: '\\x{port:02x}' }} }} }}")
-    };
-    let (first, second) = (entry(1, &format!("{} {}", to(1, 2), to(1, 1))), entry(2, &to(3, 1)));
-    bench.insert(&first.replace("'\\x01'", "'\\0\\0\\x01'"));
-    bench.insert(&second);
-    bench.finds("table_entry { table_id: <by_path> }", &[&first, &second]);
-    bench.finds("action_profile_member { }", &[]);
-    bench.refuses(
-        Type::Insert,
-        "action_profile_member { action_profile_id: <paths> member_id: 1 action { action_id: <drop> } }",
-        Code::InvalidArgument,
-        "exclude",
-    );
-    bench.refuses(Type::Insert, &first, Code::AlreadyExists, "");
-    bench.refuses(Type::Insert, &entry(3, &to(3, 0)), Code::InvalidArgument, "a weight of 0");
-    // The profile has room for 16 members: what a refused entry took is given back, a changed entry's old set, too.
-    let thirteen: String = (1..=13).map(|port| to(port, 1)).collect();
-    bench.insert(&entry(3, &thirteen));
-    bench.refuses(Type::Insert, &entry(4, &to(1, 1)), Code::ResourceExhausted, "");
-    bench.write(Type::Delete, &first).unwrap();
-    bench.modify(&entry(2, &to(9, 1)));
-    bench.insert(&entry(4, &to(1, 1)));
-    bench.finds(
-        "table_entry { table_id: <by_path> }",
-        &[&entry(2, &to(9, 1)), &entry(3, &thirteen), &entry(4, &to(1, 1))],
-    );
-    for key in 2..=4 {
-        bench.write(Type::Delete, &entry(key, "")).unwrap();
-    }
-    bench.insert("action_profile_member { action_profile_id: <paths> member_id: 1 action { action_id: <multicast> params { param_id: 1 value: '\\x01' } } }");
-}
-
-/// A switch whose tables `by_hop` (forward, drop) and `by_path` (forward, multicast) have the profile `paths`.
-fn with_shared_profile() -> Bench {
-    let mut config = everything();
-    let program = String::from_utf8(config.p4_device_config).unwrap();
-    let program = program.replace("\"type\": \"indirect\"", "\"type\": \"indirect_ws\"");
-    let of_table = |name: &str| format!("\"action_profile\": \"ProbeIngress.{name}\"");
-    assert_eq!(program.matches(&of_table("hops")).count(), 1);
-    config.p4_device_config = program.replace(&of_table("hops"), &of_table("paths")).into_bytes();
-    let tables = &mut config.p4info.as_mut().unwrap().tables;
-    let table = tables.iter_mut().find(|table| table.preamble.as_ref().unwrap().alias == "by_hop").unwrap();
-    table.implementation_id = with_ids("<paths>").parse().unwrap();
-    let mut bench = Bench::new();
-    bench.device.configure(Action::VerifyAndCommit, Some(config)).unwrap();
-    bench
-}
-
-#[test]
-fn tables_share_members_and_groups_whose_actions_they_have() {
-    let mut bench = with_shared_profile();
-    let member = |id: u32, action: &str| {
-        format!("action_profile_member {{ action_profile_id: <paths> member_id: {id} action {{ action_id: {action} }} }}")
-    };
-    let port = "<forward> params { param_id: 1 value: '\\x04' }";
-    let group = "<multicast> params { param_id: 1 value: '\\x01' }";
-    let members = [member(1, port), member(2, "<drop>"), member(3, group)];
-    members.iter().for_each(|member| bench.insert(member));
-    bench.finds("action_profile_member { }", &members.each_ref().map(String::as_str));
-    bench.insert(
-        "action_profile_group { action_profile_id: <paths> group_id: 1 members { member_id: 1 weight: 1 } members { member_id: 3 weight: 1 } }",
-    );
-    let entry = |table: &str, key: u8, target: &str| {
-        format!("table_entry {{ table_id: <{table}> match {{ field_id: 1 exact {{ value: '\\x{key:02x}' }} }} action {{ {target} }} }}")
-    };
-    for (table, member, missing) in [("by_hop", 2, 3), ("by_path", 3, 2)] {
-        bench.insert(&entry(table, 1, "action_profile_member_id: 1"));
-        bench.insert(&entry(table, 2, &format!("action_profile_member_id: {member}")));
-        let refused = entry(table, 3, &format!("action_profile_member_id: {missing}"));
-        bench.refuses(
-            Type::Insert,
-            &refused,
-            Code::InvalidArgument,
-            &format!("which table ProbeIngress.{table} does not have"),
-        );
-    }
-    bench.insert(&entry("by_path", 4, "action_profile_group_id: 1"));
-    let refused = entry("by_hop", 4, "action_profile_group_id: 1");
-    bench.refuses(Type::Insert, &refused, Code::InvalidArgument, "member 3 calls ProbeIngress.multicast");
-}
-
-#[test]
-fn a_set_of_actions_has_those_of_its_table() {
-    let mut bench = with_shared_profile();
-    let entry = |table: &str, action: &str| {
-        format!(
-            "table_entry {{ table_id: <{table}> match {{ field_id: 1 exact {{ value: '\\x01' }} }}
-            action {{ action_profile_action_set {{ action_profile_actions {{ weight: 1 action {{ action_id: {action} }} }} }} }} }}"
-        )
-    };
-    let group = "<multicast> params { param_id: 1 value: '\\x01' }";
-    for (table, action) in [("by_hop", "<drop>"), ("by_path", group)] {
-        let written = entry(table, action);
-        bench.insert(&written);
-        bench.finds(&format!("table_entry {{ table_id: <{table}> }}"), &[&written]);
-    }
-    bench.refuses(Type::Modify, &entry("by_hop", group), Code::InvalidArgument, "by_hop");
-    bench.refuses(Type::Modify, &entry("by_path", "<drop>"), Code::InvalidArgument, "by_path");
-}
-
-#[test]
-fn counters_and_registers() {
+fn counters_and_registers_are_written_and_read() {
     let mut bench = Bench::new();
     bench.parse_probes();
     bench.probe(2, 0x101, 10, 0xffe0, 9);
@@ -467,7 +309,7 @@ fn counters_and_registers() {
 }
 
 #[test]
-fn meters_have_rates_or_none() {
+fn meters_are_set_and_reset() {
     let mut bench = Bench::new();
     let meter = "meter_entry { meter_id: <port_meter> index { index: 3 } config { cir: 1 cburst: 2 pir: 3 pburst: 4 } }";
     bench.modify(meter);
@@ -481,70 +323,61 @@ fn meters_have_rates_or_none() {
 
 #[test]
 fn bad_indices_and_values_are_refused() {
+    use Code::{InvalidArgument, OutOfRange, Unimplemented};
     let mut bench = Bench::new();
     for (kind, text, code, why) in [
-        (
-            Type::Insert,
-            "counter_entry { counter_id: <port_counter> }",
-            Code::InvalidArgument,
-            "modified only",
-        ),
+        (Type::Insert, "counter_entry { counter_id: <port_counter> }", InvalidArgument, "only be modified"),
         (
             Type::Modify,
             "counter_entry { counter_id: <port_counter> index { index: -1 } data { } }",
-            Code::InvalidArgument,
+            InvalidArgument,
             "-1",
         ),
         (
             Type::Modify,
             "counter_entry { counter_id: <port_counter> index { index: 16 } data { } }",
-            Code::OutOfRange,
+            OutOfRange,
             "16 elements",
         ),
         (
             Type::Modify,
             "counter_entry { counter_id: <port_counter> data { packet_count: -1 } }",
-            Code::InvalidArgument,
-            "below 0",
+            InvalidArgument,
+            "negative count",
         ),
         (
             Type::Modify,
             "register_entry { register_id: <balance> index { index: 4 } data { bitstring: '\\0' } }",
-            Code::OutOfRange,
+            OutOfRange,
             "4 elements",
         ),
         (
             Type::Modify,
             "register_entry { register_id: <balance> data { bitstring: '\\x08\\0' } }",
-            Code::OutOfRange,
+            OutOfRange,
             "int<12>",
         ),
         (
             Type::Modify,
             "register_entry { register_id: <balance> data { bool: true } }",
-            Code::InvalidArgument,
+            InvalidArgument,
             "Signed(12)",
         ),
-        (Type::Modify, "register_entry { register_id: <balance> }", Code::InvalidArgument, "no value"),
+        (Type::Modify, "register_entry { register_id: <balance> }", InvalidArgument, "expected a value"),
         (
             Type::Modify,
             "meter_entry { meter_id: <port_meter> config { cir: -1 } }",
-            Code::InvalidArgument,
+            InvalidArgument,
             "cir is -1",
         ),
-        (
-            Type::Modify,
-            "meter_entry { meter_id: <port_meter> counter_data { } }",
-            Code::Unimplemented,
-            "colour",
-        ),
+        (Type::Modify, "meter_entry { meter_id: <port_meter> counter_data { } }", Unimplemented, "colour"),
     ] {
         bench.refuses(kind, text, code, why);
     }
 }
 
 #[test]
-fn value_sets_groups_clones_and_digests() {
+fn value_sets_groups_clones_and_digests_are_written_and_read() {
     let mut bench = Bench::new();
     let member = |value: &str| format!("members {{ match {{ field_id: 1 exact {{ value: '{value}' }} }} }}");
     let set = |members: &str| format!("value_set_entry {{ value_set_id: <probes> {members} }}");
@@ -555,8 +388,13 @@ fn value_sets_groups_clones_and_digests() {
         &[&set(&(member("\\x05") + &member("\\x01\\x02")))],
     );
     bench.refuses(Type::Modify, &set(&member("\\x05").repeat(2)), Code::AlreadyExists, "twice");
-    bench.refuses(Type::Modify, &set(&member("\\x05").repeat(5)), Code::ResourceExhausted, "room for 4");
-    bench.refuses(Type::Insert, &set(""), Code::InvalidArgument, "modified only");
+    bench.refuses(
+        Type::Modify,
+        &set(&member("\\x05").repeat(5)),
+        Code::ResourceExhausted,
+        "at most 4 members",
+    );
+    bench.refuses(Type::Insert, &set(""), Code::InvalidArgument, "only be modified");
 
     let engine = |rest: &str| format!("packet_replication_engine_entry {{ {rest} }}");
     let group = |rest: &str| engine(&format!("multicast_group_entry {{ multicast_group_id: 7 {rest} }}"));
@@ -591,7 +429,7 @@ fn value_sets_groups_clones_and_digests() {
     bench.refuses(Type::Insert, &engine("multicast_group_entry { }"), Code::InvalidArgument, "1 to 65535");
 
     let digest = "digest_entry { digest_id: <learned_t> config { max_timeout_ns: 5 max_list_size: 2 ack_timeout_ns: 9 } }";
-    bench.refuses(Type::Modify, digest, Code::NotFound, "not wanted");
+    bench.refuses(Type::Modify, digest, Code::NotFound, "not configured");
     bench.insert(digest);
     bench.refuses(Type::Insert, digest, Code::AlreadyExists, "already");
     bench.finds("digest_entry { }", &[digest]);
@@ -600,22 +438,22 @@ fn value_sets_groups_clones_and_digests() {
 }
 
 #[test]
-fn digests_come_in_lists_and_not_twice() {
+fn digests_are_sent_in_lists_without_duplicates() {
     use std::time::{Duration, Instant};
     let mut bench = Bench::new();
     bench.parse_probes();
     bench.insert("digest_entry { digest_id: <learned_t> config { max_timeout_ns: 1000000 max_list_size: 2 ack_timeout_ns: 1000000000 } }");
     let began = Instant::now();
     let at = |milliseconds: u64| began + Duration::from_millis(milliseconds);
-    let told = |bench: &mut Bench, address: u32, now: Instant| {
+    let add = |bench: &mut Bench, address: u32, now: Instant| {
         bench.probe(3, 0x101, address, 0, 0);
         let Ok(Event::Digest { id, values }) = bench.events.try_recv() else { panic!("no digest") };
         let (pipeline, digests) = bench.device.digests().unwrap();
         digests.add(pipeline, id, values, now)
     };
-    assert_eq!(told(&mut bench, 1, at(0)), None);
-    assert_eq!(told(&mut bench, 1, at(0)), None, "the same again");
-    let list = told(&mut bench, 2, at(0)).expect("two make a list");
+    assert_eq!(add(&mut bench, 1, at(0)), None);
+    assert_eq!(add(&mut bench, 1, at(0)), None, "a duplicate");
+    let list = add(&mut bench, 2, at(0)).expect("two make a list");
     let learned = |address: u8| {
         message(
             "p4.v1.P4Data",
@@ -625,19 +463,23 @@ fn digests_come_in_lists_and_not_twice() {
         )
     };
     assert_eq!(list.data, [learned(1), learned(2)]);
-    assert_eq!(told(&mut bench, 2, at(1)), None, "it was told and not acknowledged");
+    assert_eq!(add(&mut bench, 2, at(1)), None, "it was sent and not acknowledged");
     let (pipeline, digests) = bench.device.digests().unwrap();
     assert_eq!(digests.due(pipeline, at(5)), [], "nothing waits");
     let ack = v1::DigestListAck { digest_id: list.digest_id, list_id: list.list_id };
     digests.acknowledge(pipeline, &ack).unwrap();
-    assert_eq!(told(&mut bench, 2, at(10)), None);
+    assert_eq!(add(&mut bench, 2, at(10)), None);
     let (pipeline, digests) = bench.device.digests().unwrap();
     assert_eq!(digests.next(), Some(at(11)));
     let due = digests.due(pipeline, at(11));
     assert_eq!(due.len(), 1, "one message, after a millisecond");
     assert_eq!((&due[0].data, due[0].list_id), (&vec![learned(2)], list.list_id + 1));
-    assert_eq!(told(&mut bench, 2, at(500)), None, "not acknowledged yet");
-    assert_eq!(told(&mut bench, 2, at(1011)), None, "forgotten, so it waits for a list again");
+    assert_eq!(add(&mut bench, 2, at(500)), None, "not acknowledged yet");
+    assert_eq!(
+        add(&mut bench, 2, at(1011)),
+        None,
+        "the acknowledgement timed out, so it waits for a list again"
+    );
     assert!(bench.device.digests().unwrap().1.next().is_some());
     let unknown = v1::DigestListAck { digest_id: 1, list_id: 1 };
     let (pipeline, digests) = bench.device.digests().unwrap();
@@ -659,130 +501,4 @@ fn with_info(change: impl Fn(&mut crate::proto::p4::config::v1::P4Info)) -> Forw
     let mut config = everything();
     change(config.p4info.as_mut().unwrap());
     config
-}
-
-#[test]
-fn pipelines_are_verified_saved_and_committed() {
-    let (told, _events) = tokio::sync::mpsc::channel(16);
-    let mut device = Device::new(Box::new(crate::loopback::Loopback::new(told)));
-    let code = |result: Result<()>| result.err().map(|refused| refused.code);
-    let update = Update { r#type: Type::Insert.into(), entity: Some(Bench::entity(HOST)) };
-    assert_eq!(code(device.write(&update)), Some(Code::FailedPrecondition));
-    assert_eq!(code(device.configure(Action::Unspecified, Some(everything()))), Some(Code::InvalidArgument));
-    assert_eq!(code(device.configure(Action::Verify, None)), Some(Code::InvalidArgument));
-    assert_eq!(code(device.configure(Action::Commit, None)), Some(Code::NotFound));
-    assert_eq!(code(device.configure(Action::Commit, Some(everything()))), Some(Code::InvalidArgument));
-    device.configure(Action::Verify, Some(everything())).unwrap();
-    assert_eq!(device.config(), None);
-    device.configure(Action::VerifyAndSave, Some(everything())).unwrap();
-    assert_eq!(code(device.write(&update)), Some(Code::FailedPrecondition), "it waits for its COMMIT");
-    device.configure(Action::Commit, None).unwrap();
-    device.write(&update).unwrap();
-    assert_eq!(device.config(), Some(&everything()));
-
-    // What cannot be run, or does not belong together, leaves all as it was.
-    let truncated = ForwardingPipelineConfig {
-        p4_device_config: everything().p4_device_config[..500].to_vec(),
-        ..everything()
-    };
-    let stranger = with_info(|info| info.tables[0].preamble.as_mut().unwrap().name = "hosts".into());
-    for config in [truncated, stranger, ForwardingPipelineConfig::default()] {
-        for action in
-            [Action::Verify, Action::VerifyAndSave, Action::VerifyAndCommit, Action::ReconcileAndCommit]
-        {
-            assert_eq!(code(device.configure(action, Some(config.clone()))), Some(Code::InvalidArgument));
-        }
-    }
-    assert_eq!(code(device.write(&update)), Some(Code::AlreadyExists));
-    device.configure(Action::VerifyAndCommit, Some(everything())).unwrap();
-    device.write(&update).unwrap();
-}
-
-/// What reconciling keeps.
-fn all(bench: &mut Bench) -> [Vec<Entity>; 9] {
-    let wildcards = [
-        "table_entry { meter_config { } }",
-        "table_entry { is_default_action: true }",
-        "action_profile_member { }",
-        "action_profile_group { }",
-        "meter_entry { }",
-        "packet_replication_engine_entry { multicast_group_entry { } }",
-        "packet_replication_engine_entry { clone_session_entry { } }",
-        "digest_entry { }",
-        "value_set_entry { }",
-    ];
-    wildcards.map(|wildcard| bench.read(wildcard))
-}
-
-#[test]
-fn reconciling_keeps_what_was_written() {
-    let mut bench = Bench::new();
-    bench.parse_probes();
-    let entry = HOST.replacen(
-        "action {",
-        "metadata: 'm' meter_config { cir: 1 cburst: 2 pir: 3 pburst: 4 } action {",
-        1,
-    );
-    let default =
-        "table_entry { table_id: <routes> is_default_action: true action { action { action_id: <drop> } } }";
-    let member =
-        "action_profile_member { action_profile_id: <hops> member_id: 4 action { action_id: <drop> } }";
-    let hop = "table_entry { table_id: <by_hop> match { field_id: 1 exact { value: '\\x05' } } action { action_profile_member_id: 4 } }";
-    let group = "packet_replication_engine_entry { multicast_group_entry { multicast_group_id: 3 replicas { port: '\\x01' } } }";
-    let digest = "digest_entry { digest_id: <learned_t> config { max_list_size: 2 } }";
-    let clone =
-        group.replace("multicast_group_entry { multicast_group_id", "clone_session_entry { session_id");
-    let way =
-        "action_profile_member { action_profile_id: <paths> member_id: 1 action { action_id: <forward> params { param_id: 1 value: '\\x04' } } }";
-    let paths =
-        "action_profile_group { action_profile_id: <paths> group_id: 2 members { member_id: 1 weight: 3 } }";
-    let path = "table_entry { table_id: <by_path> match { field_id: 1 exact { value: '\\x05' } } action { action_profile_group_id: 2 } }";
-    for one in [&entry, member, hop, group, digest, &clone, way, paths, path] {
-        bench.insert(one);
-    }
-    let rates = "config { cir: 1 cburst: 2 pir: 3 pburst: 4 }";
-    bench.modify(&format!("meter_entry {{ meter_id: <port_meter> index {{ index: 3 }} {rates} }}"));
-    bench.modify(default);
-    // what begins at 0 again
-    bench.modify("register_entry { register_id: <balance> data { bitstring: '\\x05' } }");
-    bench.modify("counter_entry { counter_id: <port_counter> data { packet_count: 5 byte_count: 6 } }");
-    let before = all(&mut bench);
-    assert!(before.iter().all(|found| !found.is_empty()), "{before:?}");
-    bench.device.configure(Action::ReconcileAndCommit, Some(everything())).unwrap();
-    assert_eq!(all(&mut bench), before);
-    bench.finds(
-        "register_entry { register_id: <balance> index { index: 0 } }",
-        &["register_entry { register_id: <balance> index { index: 0 } data { bitstring: '\\0' } }"],
-    );
-    bench.finds(
-        "counter_entry { counter_id: <port_counter> index { index: 3 } }",
-        &["counter_entry { counter_id: <port_counter> index { index: 3 } data { } }"],
-    );
-
-    // The hosts' table has another id now: its entry has no place.
-    let renumbered = with_info(|info| {
-        info.tables[0].preamble.as_mut().unwrap().id = 0x2000_0001;
-        info.direct_counters[0].direct_table_id = 0x2000_0001;
-        info.direct_meters[0].direct_table_id = 0x2000_0001;
-    });
-    let refused = bench.device.configure(Action::ReconcileAndCommit, Some(renumbered)).unwrap_err();
-    assert!(refused.code == Code::InvalidArgument && refused.message.contains("does not fit"), "{refused:?}");
-    assert_eq!(all(&mut bench), before);
-    assert_eq!(bench.device.config(), Some(&everything()));
-}
-
-#[test]
-fn what_runs_already_is_taken_over_with_its_entries() {
-    let mut bench = Bench::new();
-    bench.insert(HOST);
-    bench.device.running = None;
-    let stranger = with_info(|info| info.tables[0].preamble.as_mut().unwrap().name = "guests".into());
-    assert_eq!(bench.device.take_over(stranger).unwrap_err().code, Code::InvalidArgument);
-    assert!(bench.device.ready().is_err());
-    bench.device.take_over(everything()).unwrap();
-    assert_eq!(bench.device.config(), Some(&everything()));
-    bench.finds("table_entry { table_id: <hosts> }", &[HOST]);
-    bench.refuses(Type::Insert, HOST, Code::AlreadyExists, "");
-    bench.write(Type::Delete, HOST).unwrap();
-    bench.finds("table_entry { table_id: <hosts> }", &[]);
 }

@@ -6,15 +6,15 @@ use std::collections::HashSet;
 use qbed_p4engine::control::{Request, SetMember};
 use qbed_p4engine::program::Match;
 
-use super::arrays::known;
-use super::{Found, Session};
+use super::arrays::lookup;
+use super::{Entities, Session};
+use crate::error::{already_exists, exhausted, invalid, Result};
 use crate::matches::{decode_key, encode_key};
 use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::update::Type;
 use crate::proto::p4::v1::{ValueSetEntry, ValueSetMember};
-use crate::refused::{already_exists, exhausted, invalid, Result};
 
-/// Values and masks of its fields, one behind the other.
+/// A member in the engine's form: the concatenated values and masks of its fields.
 fn engine_member(key: &[Match]) -> SetMember {
     let (mut value, mut mask, mut masked) = (vec![], vec![], false);
     for field in key {
@@ -29,7 +29,7 @@ fn engine_member(key: &[Match]) -> SetMember {
                 mask.resize(value.len(), 0xff);
             }
             Match::Lpm { .. } | Match::Range { .. } | Match::Optional(_) => {
-                unreachable!("the pipeline has none")
+                unreachable!("the linker refuses these kinds")
             }
         }
     }
@@ -38,12 +38,12 @@ fn engine_member(key: &[Match]) -> SetMember {
 
 pub fn write(session: &mut Session, kind: Type, given: &ValueSetEntry) -> Result<()> {
     if kind != Type::Modify {
-        return Err(invalid("value sets can be modified only"));
+        return Err(invalid("value sets can only be modified"));
     }
     let id = given.value_set_id;
-    let set = known(&session.pipeline.value_sets, id, "value set")?;
+    let set = lookup(&session.pipeline.value_sets, id, "value set")?;
     if given.members.len() > set.size as usize {
-        return Err(exhausted(format!("{} has room for {}", set.name, set.size)));
+        return Err(exhausted(format!("{}: at most {} members", set.name, set.size)));
     }
     let keys = given.members.iter().map(|member| decode_key(&set.keys, &member.r#match, &set.name));
     let keys = keys.collect::<Result<Vec<_>>>()?;
@@ -52,14 +52,14 @@ pub fn write(session: &mut Session, kind: Type, given: &ValueSetEntry) -> Result
     if !members.iter().all(|member| seen.insert((&member.value, &member.mask))) {
         return Err(already_exists(format!("{}: a member twice", set.name)));
     }
-    session.done(Request::SetValueSet { set: set.number, members: members.clone() })?;
+    session.execute(Request::SetValueSet { set: set.number, members: members.clone() })?;
     session.state.value_sets.insert(id, keys);
     Ok(())
 }
 
-pub fn read(session: &mut Session, filter: &ValueSetEntry, found: &mut Found) -> Result<()> {
+pub fn read(session: &mut Session, filter: &ValueSetEntry, found: &mut Entities) -> Result<()> {
     if filter.value_set_id != 0 {
-        known(&session.pipeline.value_sets, filter.value_set_id, "value set")?;
+        lookup(&session.pipeline.value_sets, filter.value_set_id, "value set")?;
     }
     for (id, set) in &session.pipeline.value_sets {
         if filter.value_set_id == 0 || filter.value_set_id == *id {

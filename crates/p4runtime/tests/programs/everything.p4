@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One of everything that a controller can write, read or be told of. Packets begin with 16 bits that say what they try. */
+/* Each object that a controller can write, read or be notified of. The first 16 bits of a packet select a test. */
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Actions: each primitive that p4c emits for v1model (and those of P4_14 that older files have) becomes steps.
+//! Compiles actions: the primitives that p4c emits for v1model, and those of P4_14 in older files.
 
 use num_traits::ToPrimitive;
 use qbed_p4engine::program::{Action, Binary, HeaderId, ListId, Op, Parameter, StackId};
 use serde_json::Value as Json;
 
-use super::code::Place;
-use super::expression::{Expression, Object, Scope};
-use super::layout::same_form;
-use super::{narrow, refuse, At, Loader, Refused, Result};
+use super::assign::Place;
+use super::expression::Expression;
+use super::layout::same_layout;
+use super::operands::{Object, Scope};
+use super::{narrow, Loader};
 use crate::bmv2::{part, Call, Operand};
+use crate::error::{refuse, At, LoadError, Result};
 
-/// Primitives of P4_14 that write what a binary operation gives into their first operand.
+/// P4_14's arithmetic primitives, which write the result of a binary operation to their first operand.
 const ARITHMETIC: &[(&str, Binary)] = &[
     ("add", Binary::Add),
     ("subtract", Binary::Subtract),
@@ -22,7 +24,7 @@ const ARITHMETIC: &[(&str, Binary)] = &[
     ("shift_right", Binary::ShiftRight),
 ];
 
-/// A call whose operands are read one by one.
+/// The arguments of a primitive's call.
 struct Arguments<'a> {
     call: &'a Call,
     scope: Scope<'a>,
@@ -41,33 +43,33 @@ impl Loader<'_> {
                 }
                 parameters.push(Parameter { name: parameter.name.clone(), width: parameter.bitwidth });
             }
-            let begin = self.here();
+            let begin = self.next_pc();
             self.body(&action.primitives, Scope { parameters: &parameters, values: None }).at(place)?;
             self.emit(Op::End);
             let id = narrow(self.program.actions.len(), "actions")?;
             if self.actions.insert(action.id, id).is_some() {
-                return refuse(format!("a second action of id {}", action.id)).at(place);
+                return refuse(format!("duplicate action id {}", action.id)).at(place);
             }
             self.program.actions.push(Action { name: action.name.clone(), parameters, begin });
         }
         Ok(())
     }
 
-    /// Primitives in their order; jumps go by their number.
+    /// Compile the primitives of a body. Jumps refer to a primitive by its number.
     pub(super) fn body(&mut self, calls: &[Call], scope: Scope) -> Result<()> {
         let mut begins = Vec::new();
         let mut jumps = Vec::new();
         for (index, call) in calls.iter().enumerate() {
-            begins.push(self.here());
+            begins.push(self.next_pc());
             let jump = self.primitive(call, scope).at(|| format!("primitive {index} {}", call.op))?;
             jumps.extend(jump.into_iter().map(|(at, to)| (index, at, to)));
         }
-        begins.push(self.here());
+        begins.push(self.next_pc());
         for (index, at, to) in jumps {
             match begins.get(to) {
-                Some(to) => self.aim(at, *to),
+                Some(to) => self.patch_jump(at, *to),
                 None => {
-                    return refuse(format!("a jump to {to} of {}", calls.len()))
+                    return refuse(format!("jump to primitive {to} of {}", calls.len()))
                         .at(|| format!("primitive {index}"))
                 }
             }
@@ -75,7 +77,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The jumps that it makes, and the primitive to which each goes.
+    /// Compile a primitive. Returns its jumps with the number of their target primitive.
     pub(super) fn primitive(&mut self, call: &Call, scope: Scope) -> Result<Vec<(usize, usize)>> {
         let arguments = Arguments { call, scope };
         self.scoped(|code| {
@@ -88,20 +90,20 @@ impl Loader<'_> {
                 }
                 _ => {}
             }
-            if code.move_data(&arguments)?
-                || code.move_headers(&arguments)?
-                || code.call_extern(&arguments)?
+            if code.data_primitive(&arguments)?
+                || code.header_primitive(&arguments)?
+                || code.extern_primitive(&arguments)?
             {
                 return Ok(Vec::new());
             }
-            if code.steer(&arguments)? || code.tell(&arguments)? {
+            if code.forwarding_primitive(&arguments)? || code.report_primitive(&arguments)? {
                 return Ok(Vec::new());
             }
             refuse("not a primitive of v1model")
         })
     }
 
-    fn move_data(&mut self, call: &Arguments) -> Result<bool> {
+    fn data_primitive(&mut self, call: &Arguments) -> Result<bool> {
         let op = call.call.op.as_str();
         match op {
             "assign" | "modify_field" | "set" => {
@@ -120,9 +122,9 @@ impl Loader<'_> {
             }
             "modify_field_rng_uniform" => {
                 let place = call.place(self, 0)?;
-                let least = self.number(&call.value(self, 1)?)?;
-                let most = self.number(&call.value(self, 2)?)?;
-                self.step_into(&place, |field| Op::Random { field, least, most })?;
+                let least = self.evaluate(&call.value(self, 1)?)?;
+                let most = self.evaluate(&call.value(self, 2)?)?;
+                self.emit_into(&place, |field| Op::Random { field, least, most })?;
             }
             _ => match ARITHMETIC.iter().find(|(name, _)| *name == op) {
                 Some((_, binary)) => {
@@ -136,13 +138,13 @@ impl Loader<'_> {
         Ok(true)
     }
 
-    fn move_headers(&mut self, call: &Arguments) -> Result<bool> {
+    fn header_primitive(&mut self, call: &Arguments) -> Result<bool> {
         match call.call.op.as_str() {
             "add_header" | "add_header_fast" => {
-                self.for_header(&call.object(self, 0)?, |header| Op::AddHeader { header })?;
+                self.emit_for_header(&call.object(self, 0)?, |header| Op::AddHeader { header })?;
             }
             "remove_header" => {
-                self.for_header(&call.object(self, 0)?, |header| Op::RemoveHeader { header })?
+                self.emit_for_header(&call.object(self, 0)?, |header| Op::RemoveHeader { header })?
             }
             "assign_header" | "copy_header" => {
                 self.copy_header(&call.object(self, 0)?, &call.object(self, 1)?)?;
@@ -173,7 +175,7 @@ impl Loader<'_> {
     fn copy_header(&mut self, to: &Object, from: &Object) -> Result<()> {
         match (to, from) {
             (Object::Header(to), Object::Header(from)) => {
-                same_form(&self.program, &[*to, *from])?;
+                same_layout(&self.program, &[*to, *from])?;
                 self.emit(Op::CopyHeader { to: *to, from: *from });
                 Ok(())
             }
@@ -187,7 +189,7 @@ impl Loader<'_> {
                     code.copy_header(to, &Object::Header(from))
                 })
             }
-            _ => refuse("not two headers"),
+            _ => refuse("expected two headers"),
         }
     }
 
@@ -196,22 +198,22 @@ impl Loader<'_> {
             (Object::Union(to), Object::Union(from)) => {
                 let of = |union: u16| self.program.unions[union as usize].headers.clone();
                 for (to, from) in of(*to).into_iter().zip(of(*from)) {
-                    same_form(&self.program, &[to, from])?;
+                    same_layout(&self.program, &[to, from])?;
                 }
                 self.emit(Op::CopyUnion { to: *to, from: *from });
                 Ok(())
             }
-            _ => refuse("not two unions with names"),
+            _ => refuse("expected two named unions"),
         }
     }
 
-    fn call_extern(&mut self, call: &Arguments) -> Result<bool> {
+    fn extern_primitive(&mut self, call: &Arguments) -> Result<bool> {
         match call.call.op.as_str() {
             "register_read" => {
                 let place = call.place(self, 0)?;
                 let array = self.array(&call.name(1, "register_array")?)?;
-                let index = self.number(&call.value(self, 2)?)?;
-                self.step_into(&place, |to| Op::RegisterRead { to, array, index })?;
+                let index = self.evaluate(&call.value(self, 2)?)?;
+                self.emit_into(&place, |to| Op::RegisterRead { to, array, index })?;
             }
             "register_write" => {
                 let array = self.array(&call.name(0, "register_array")?)?;
@@ -221,25 +223,25 @@ impl Loader<'_> {
             "count" => {
                 let name = call.name(0, "counter_array")?;
                 let counter = self.counters.get(name.as_str()).copied();
-                let counter = counter.ok_or_else(|| Refused::new(format!("no counter {name}")))?;
-                let index = self.number(&call.value(self, 1)?)?;
+                let counter = counter.ok_or_else(|| LoadError::new(format!("no counter {name}")))?;
+                let index = self.evaluate(&call.value(self, 1)?)?;
                 self.emit(Op::Count { counter, index });
             }
             "execute_meter" => {
                 let name = call.name(0, "meter_array")?;
                 let meter = self.meters.get(name.as_str()).copied();
-                let meter = meter.ok_or_else(|| Refused::new(format!("no meter {name}")))?;
-                let index = self.number(&call.value(self, 1)?)?;
+                let meter = meter.ok_or_else(|| LoadError::new(format!("no meter {name}")))?;
+                let index = self.evaluate(&call.value(self, 1)?)?;
                 let place = call.place(self, 2)?;
-                self.step_into(&place, |to| Op::Execute { meter, index, to })?;
+                self.emit_into(&place, |to| Op::Execute { meter, index, to })?;
             }
             "modify_field_with_hash_based_offset" => {
                 let place = call.place(self, 0)?;
-                let base = self.number(&call.value(self, 1)?)?;
+                let base = self.evaluate(&call.value(self, 1)?)?;
                 let hash = self.calculation_of(&call.name(2, "calculation")?)?;
-                let size = self.number(&call.value(self, 3)?)?;
+                let size = self.evaluate(&call.value(self, 3)?)?;
                 self.prepare_hash(hash)?;
-                self.step_into(&place, |field| Op::HashTo { field, hash, base, size })?;
+                self.emit_into(&place, |field| Op::HashTo { field, hash, base, size })?;
             }
             _ => return Ok(false),
         }
@@ -247,27 +249,27 @@ impl Loader<'_> {
     }
 
     pub(super) fn calculation_of(&self, name: &str) -> Result<u16> {
-        self.hashes.get(name).copied().ok_or_else(|| Refused::new(format!("no calculation {name}")))
+        self.hashes.get(name).copied().ok_or_else(|| LoadError::new(format!("no calculation {name}")))
     }
 
-    /// Where the packet goes.
-    fn steer(&mut self, call: &Arguments) -> Result<bool> {
+    /// Primitives that decide where a packet goes.
+    fn forwarding_primitive(&mut self, call: &Arguments) -> Result<bool> {
         match call.call.op.as_str() {
             "exit" => self.emit(Op::Exit),
             "no_op" => return Ok(true),
             "drop" => self.emit(Op::MarkToDrop),
             "mark_to_drop" => self.mark_to_drop(call)?,
             "truncate" => {
-                let bytes = self.number(&call.value(self, 0)?)?;
+                let bytes = self.evaluate(&call.value(self, 0)?)?;
                 self.emit(Op::Truncate { bytes })
             }
             "clone_ingress_pkt_to_egress" => {
-                let session = self.number(&call.value(self, 0)?)?;
+                let session = self.evaluate(&call.value(self, 0)?)?;
                 let list = call.list(self, 1)?;
                 self.emit(Op::CloneIngress { session, list })
             }
             "clone_egress_pkt_to_egress" => {
-                let session = self.number(&call.value(self, 0)?)?;
+                let session = self.evaluate(&call.value(self, 0)?)?;
                 let list = call.list(self, 1)?;
                 self.emit(Op::CloneEgress { session, list })
             }
@@ -284,8 +286,8 @@ impl Loader<'_> {
         Ok(true)
     }
 
-    /// BMv2 marks the header that it is given, which may be a copy of the standard metadata: p4c makes one for a function
-    /// with an `inout` parameter, and copies it back behind the call.
+    /// `mark_to_drop` on the standard metadata or on a copy: p4c copies it for a function with an `inout` parameter,
+    /// and copies it back after the call.
     fn mark_to_drop(&mut self, call: &Arguments) -> Result<usize> {
         let Object::Header(header) = call.object(self, 0)? else {
             return call.at(0, refuse("not a header"));
@@ -299,16 +301,18 @@ impl Loader<'_> {
         }))
     }
 
-    /// What others are told.
-    fn tell(&mut self, call: &Arguments) -> Result<bool> {
+    /// Digests, assertions and log messages.
+    fn report_primitive(&mut self, call: &Arguments) -> Result<bool> {
         match call.call.op.as_str() {
             "generate_digest" => {
                 let id = call.constant(self, 1)?;
                 let digest = u32::try_from(id).ok().and_then(|id| self.digests.get(&id).copied());
-                self.send_digest(digest.ok_or_else(|| Refused::new(format!("no learn list of id {id}")))?)?;
+                self.send_digest(
+                    digest.ok_or_else(|| LoadError::new(format!("no set_known_bits list of id {id}")))?,
+                )?;
             }
             "assert" | "assume" => {
-                let condition = self.number(&call.value(self, 0)?)?;
+                let condition = self.evaluate(&call.value(self, 0)?)?;
                 let text = call.call.source_info.as_ref().map_or_else(String::new, |source| {
                     format!(" ({}:{}: {})", source.filename, source.line, source.source_fragment)
                 });
@@ -326,9 +330,10 @@ impl Loader<'_> {
                     .map(|value| self.expression(value, call.scope))
                     .collect::<Result<Vec<_>>>()?;
                 let arguments = narrow(values.len(), "values of a message")?;
-                let registers = values.iter().map(|_| self.registers.take()).collect::<Result<Vec<_>>>()?;
+                let registers =
+                    values.iter().map(|_| self.registers.allocate()).collect::<Result<Vec<_>>>()?;
                 for (register, value) in registers.iter().zip(&values) {
-                    self.number_into(*register, value)?;
+                    self.evaluate_into(*register, value)?;
                 }
                 let first = registers.first().copied().unwrap_or(0);
                 self.emit(Op::Log { message, first, arguments });
@@ -347,7 +352,7 @@ impl Loader<'_> {
 impl Arguments<'_> {
     fn json(&self, index: usize) -> Result<&Json> {
         let count = self.call.parameters.len();
-        self.call.parameters.get(index).ok_or_else(|| Refused::new(format!("{count} arguments: too few")))
+        self.call.parameters.get(index).ok_or_else(|| LoadError::new(format!("too few arguments: {count}")))
     }
 
     fn at<T>(&self, index: usize, result: Result<T>) -> Result<T> {
@@ -359,7 +364,7 @@ impl Arguments<'_> {
     }
 
     fn place(&self, code: &Loader, index: usize) -> Result<Place> {
-        self.at(index, code.expression(self.json(index)?, self.scope).and_then(Place::of))
+        self.at(index, code.expression(self.json(index)?, self.scope).and_then(Place::new))
     }
 
     fn object(&self, code: &Loader, index: usize) -> Result<Object> {
@@ -376,14 +381,15 @@ impl Arguments<'_> {
     fn constant(&self, code: &Loader, index: usize) -> Result<usize> {
         let value = self.value(code, index)?;
         let number = value.constant().and_then(|value| value.to_usize());
-        self.at(index, number.ok_or_else(|| Refused::new("not a constant number")))
+        self.at(index, number.ok_or_else(|| LoadError::new("not a constant number")))
     }
 
-    /// The name of an object of such a type.
+    /// The name in an argument of type `kind`.
     fn name(&self, index: usize, kind: &str) -> Result<String> {
         let operand: Operand = self.at(index, part(self.json(index)?))?;
         if operand.kind != kind {
-            return self.at(index, refuse(format!("of type {}, not {kind}", operand.kind)));
+            return self
+                .at(index, refuse(format!("expected an operand of type {kind}, found {}", operand.kind)));
         }
         self.at(index, part(&operand.value))
     }
@@ -396,7 +402,7 @@ impl Arguments<'_> {
         }
     }
 
-    /// The header whose varbit field an operand names.
+    /// The header of the varbit field in an argument.
     fn varbit(&self, code: &Loader, index: usize) -> Result<HeaderId> {
         let Expression::Field(field) = self.value(code, index)? else {
             return self.at(index, refuse("not a varbit field"));
@@ -405,7 +411,7 @@ impl Arguments<'_> {
             header.varbit.is_some_and(|varbit| varbit.field == field)
         };
         let header = code.program.headers.iter().position(of);
-        let header = header.ok_or_else(|| Refused::new("not a varbit field"));
+        let header = header.ok_or_else(|| LoadError::new("not a varbit field"));
         self.at(index, header.map(|header| header as HeaderId))
     }
 }

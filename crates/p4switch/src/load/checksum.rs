@@ -1,39 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checksums: verified behind the parser, updated before the deparser.
+//! Checksums: verified after the parser, updated before the deparser.
 
 use qbed_p4engine::program::{Op, Pc};
 
-use super::expression::{Expression, Scope};
-use super::{refuse, At, Loader, Result};
+use super::expression::Expression;
+use super::operands::Scope;
+use super::Loader;
 use crate::bmv2::Checksum;
+use crate::error::{refuse, At, Result};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum Phase {
     Verify,
     Update,
 }
 
 impl Loader<'_> {
-    pub(super) fn checksums(&mut self, side: Side) -> Result<Pc> {
-        let begin = self.here();
+    pub(super) fn checksums(&mut self, phase: Phase) -> Result<Pc> {
+        let begin = self.next_pc();
         let document = self.document;
         for (index, checksum) in document.checksums.iter().enumerate() {
-            let wanted = match side {
-                Side::Verify => checksum.verify,
-                Side::Update => checksum.update,
+            let wanted = match phase {
+                Phase::Verify => checksum.verify,
+                Phase::Update => checksum.update,
             };
             if wanted {
-                let steps = self.scoped(|code| code.checksum(checksum, side));
-                steps.at(|| format!("checksums[{index}] {}", checksum.name))?;
+                let compiled = self.scoped(|code| code.checksum(checksum, phase));
+                compiled.at(|| format!("checksums[{index}] {}", checksum.name))?;
             }
         }
         self.emit(Op::End);
         Ok(begin)
     }
 
-    fn checksum(&mut self, of: &Checksum, side: Side) -> Result<()> {
+    fn checksum(&mut self, of: &Checksum, phase: Phase) -> Result<()> {
         if of.kind != "generic" {
-            return refuse(format!("of type {}, which p4c does not emit", of.kind));
+            return refuse(format!("unknown checksum type {}", of.kind));
         }
         let target = self.layout.field(&of.target.0, &of.target.1)?;
         let hash = self.calculation_of(&of.calculation)?;
@@ -44,24 +46,24 @@ impl Loader<'_> {
                 condition => skips.extend(self.skip_unless(&condition)?),
             }
         }
-        if side == Side::Verify {
-            // BMv2 verifies nothing in a header that is not there.
+        if phase == Phase::Verify {
+            // BMv2 does not verify an invalid header.
             let valid = self.valid(self.header(&of.target.0)?);
             skips.extend(self.skip_unless(&valid)?);
         }
         self.prepare_hash(hash)?;
-        let to = self.registers.take()?;
+        let to = self.registers.allocate()?;
         self.emit(Op::Checksum { to, hash });
-        match side {
-            Side::Update => {
+        match phase {
+            Phase::Update => {
                 self.emit(Op::Store { field: target, from: to });
             }
-            Side::Verify => {
+            Phase::Verify => {
                 let Some(error) = self.program.standard.checksum_error else {
-                    self.land(skips);
+                    self.patch_jumps(skips);
                     return Ok(());
                 };
-                let field = self.number(&Expression::Field(target))?;
+                let field = self.evaluate(&Expression::Field(target))?;
                 let op = qbed_p4engine::program::Binary::NotEqual;
                 self.emit(Op::Binary { op, to, left: to, right: field });
                 let same = self.emit(Op::JumpUnless { condition: to, to: 0 });
@@ -69,7 +71,7 @@ impl Loader<'_> {
                 skips.push(same);
             }
         }
-        self.land(skips);
+        self.patch_jumps(skips);
         Ok(())
     }
 }

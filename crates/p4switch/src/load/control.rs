@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ingress and egress: tables, and the graph in which tables and conditions follow each other.
+//! Compiles ingress and egress: their tables, and the control-flow graph of tables, conditionals and calls.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,12 +11,13 @@ use qbed_p4engine::program::{
 };
 use serde_json::Value as Json;
 
-use super::code::Place;
-use super::expression::Scope;
-use super::{narrow, number, refuse, At, Loader, Refused, Result};
+use super::assign::Place;
+use super::operands::Scope;
+use super::{narrow, number, Loader};
 use crate::bmv2::{self, part, Conditional, EntryKey, Pipeline};
+use crate::error::{refuse, At, LoadError, Result};
 
-/// A node of a control's graph.
+/// A node of a control-flow graph.
 #[derive(Clone, Copy)]
 enum Node<'a> {
     Table(&'a bmv2::Table),
@@ -24,7 +25,7 @@ enum Node<'a> {
     Call(&'a bmv2::ActionCall),
 }
 
-/// A jump or a table's way on, to be aimed at a node (None: the control's end).
+/// A reference to a node that is patched when the positions of all nodes are known.
 enum Patch {
     Jump(usize),
     Action(TableId, usize),
@@ -33,10 +34,11 @@ enum Patch {
     Miss(TableId),
 }
 
+/// References with their target node; None is the control's end.
 type Patches<'a> = Vec<(Patch, Option<&'a str>)>;
 
 impl<'a> Node<'a> {
-    fn follow(self) -> Vec<Option<&'a str>> {
+    fn successors(self) -> Vec<Option<&'a str>> {
         match self {
             Self::Table(table) => {
                 let next = table.next_tables.values().map(|next| next.as_deref());
@@ -52,7 +54,7 @@ impl<'a> Loader<'a> {
     pub(super) fn pipeline(&mut self, name: &str) -> Result<Pc> {
         let document = self.document;
         let Some(pipeline) = document.pipelines.iter().find(|pipeline| pipeline.name == name) else {
-            return refuse(format!("no pipeline {name}: not a program for simple_switch"));
+            return refuse(format!("no pipeline {name}: the program is not for simple_switch"));
         };
         self.control(pipeline).at(|| name.into())
     }
@@ -68,20 +70,20 @@ impl<'a> Loader<'a> {
         let calls = pipeline.action_calls.iter().map(|call| (call.name.as_str(), Node::Call(call)));
         for (name, node) in tables.chain(conditionals).chain(calls) {
             if nodes.insert(name, node).is_some() {
-                return refuse(format!("a second node of the name {name}"));
+                return refuse(format!("duplicate node {name}"));
             }
         }
-        let order = order(&nodes, pipeline.init_table.as_deref())?;
+        let order = topological_order(&nodes, pipeline.init_table.as_deref())?;
         self.graph(&nodes, &order)
     }
 
-    /// In an order in which each follows those that lead to it, so that most go on by falling through.
+    /// Emit the nodes in topological order, so that most continue by falling through.
     fn graph(&mut self, nodes: &HashMap<&'a str, Node<'a>>, order: &[&'a str]) -> Result<Pc> {
-        let begin = self.here();
+        let begin = self.next_pc();
         let mut begins = HashMap::new();
         let mut patches = Vec::new();
         for (position, name) in order.iter().enumerate() {
-            begins.insert(*name, self.here());
+            begins.insert(*name, self.next_pc());
             let following = order.get(position + 1).copied();
             match nodes[name] {
                 Node::Conditional(of) => {
@@ -89,13 +91,13 @@ impl<'a> Loader<'a> {
                     let condition = self.operand(&of.expression, Scope::default()).at(place)?;
                     let jumps = self.skip_unless(&condition).at(place)?;
                     patches.extend(jumps.into_iter().map(|at| (Patch::Jump(at), of.false_next.as_deref())));
-                    self.go_on(of.true_next.as_deref(), following, &mut patches);
+                    self.continue_at(of.true_next.as_deref(), following, &mut patches);
                 }
                 Node::Call(call) => {
                     let action = document_action(self.document, call.action_id)
                         .at(|| format!("action call {name}"))?;
                     self.body(&action.primitives, Scope::default()).at(|| format!("action call {name}"))?;
-                    self.go_on(call.next_node.as_deref(), following, &mut patches);
+                    self.continue_at(call.next_node.as_deref(), following, &mut patches);
                 }
                 Node::Table(table) => match self.inlined(table) {
                     Some((action, values, next)) => {
@@ -103,7 +105,7 @@ impl<'a> Loader<'a> {
                             self.program.actions[self.actions[&action.id] as usize].parameters.clone();
                         let scope = Scope { parameters: &parameters, values: Some(&values) };
                         self.body(&action.primitives, scope).at(|| format!("table {name}"))?;
-                        self.go_on(next, following, &mut patches);
+                        self.continue_at(next, following, &mut patches);
                     }
                     None => {
                         let id = self.table_number(name)?;
@@ -111,24 +113,24 @@ impl<'a> Loader<'a> {
                             self.assign(&Place::Field(field), &key).at(|| format!("table {name}"))?;
                         }
                         self.emit(Op::Apply { table: id });
-                        self.ways_on(table, id, &mut patches);
+                        self.next_nodes(table, id, &mut patches);
                     }
                 },
             }
         }
-        let end = self.here();
+        let end = self.next_pc();
         self.emit(Op::End);
         for (patch, next) in patches {
             let to = match next {
                 None => end,
-                Some(name) => *begins.get(name).ok_or_else(|| Refused::new(format!("no node {name}")))?,
+                Some(name) => *begins.get(name).ok_or_else(|| LoadError::new(format!("no node {name}")))?,
             };
             self.patch(&patch, to);
         }
         Ok(begin)
     }
 
-    fn go_on(&mut self, next: Option<&'a str>, following: Option<&str>, patches: &mut Patches<'a>) {
+    fn continue_at(&mut self, next: Option<&'a str>, following: Option<&str>, patches: &mut Patches<'a>) {
         if next.is_none() || next != following {
             let at = self.emit(Op::Jump { to: 0 });
             patches.push((Patch::Jump(at), next));
@@ -137,10 +139,10 @@ impl<'a> Loader<'a> {
 
     fn patch(&mut self, patch: &Patch, to: Pc) {
         match patch {
-            Patch::Jump(at) => self.aim(*at, to),
+            Patch::Jump(at) => self.patch_jump(*at, to),
             Patch::Action(table, index) => {
-                if let Next::ByAction { to: ways, .. } = &mut self.program.tables[*table as usize].next {
-                    ways[*index] = to;
+                if let Next::ByAction { to: targets, .. } = &mut self.program.tables[*table as usize].next {
+                    targets[*index] = to;
                 }
             }
             Patch::None(table) => {
@@ -161,26 +163,28 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn ways_on(&self, table: &'a bmv2::Table, id: TableId, patches: &mut Patches<'a>) {
+    fn next_nodes(&self, table: &'a bmv2::Table, id: TableId, patches: &mut Patches<'a>) {
         let base = table.base_default_next.as_deref();
-        let way = |key: &str| table.next_tables.get(key).map_or(base, |next| next.as_deref());
+        let next_of = |key: &str| table.next_tables.get(key).map_or(base, |next| next.as_deref());
         match &self.program.tables[id as usize].next {
             Next::ByHit { .. } => {
-                patches.push((Patch::Hit(id), way("__HIT__")));
-                patches.push((Patch::Miss(id), way("__MISS__")));
+                patches.push((Patch::Hit(id), next_of("__HIT__")));
+                patches.push((Patch::Miss(id), next_of("__MISS__")));
             }
             Next::ByAction { .. } => {
                 for (index, action) in self.program.tables[id as usize].actions.iter().enumerate() {
-                    patches
-                        .push((Patch::Action(id, index), way(&self.program.actions[*action as usize].name)));
+                    patches.push((
+                        Patch::Action(id, index),
+                        next_of(&self.program.actions[*action as usize].name),
+                    ));
                 }
                 patches.push((Patch::None(id), base));
             }
         }
     }
 
-    /// p4c wraps each statement of a control into a table without keys: such a table's action needs no table. Those that
-    /// drop keep theirs, since drops are told by it.
+    /// The action, arguments and next node of a table that can be inlined: p4c wraps each statement of a control in a
+    /// table without keys. Tables with a dropping action are kept, because drops are counted by table.
     fn inlined(&self, table: &'a bmv2::Table) -> Option<(&'a bmv2::Action, Vec<BigInt>, Option<&'a str>)> {
         let entry = table.default_entry.as_ref()?;
         let fixed = entry.action_const && entry.action_entry_const && table.entries.is_none();
@@ -207,7 +211,7 @@ impl<'a> Loader<'a> {
         for (index, profile) in pipeline.action_profiles.iter().enumerate() {
             let place = || format!("action_profiles[{index}] {}", profile.name);
             if self.program.profiles.iter().any(|known| known.name == profile.name) {
-                return refuse("a second action profile of that name").at(place);
+                return refuse("duplicate action profile").at(place);
             }
             let selector = match &profile.selector {
                 Some(of) => {
@@ -224,7 +228,7 @@ impl<'a> Loader<'a> {
     fn table(&mut self, table: &'a bmv2::Table) -> Result<()> {
         let id: TableId = narrow(self.program.tables.len(), "tables")?;
         if self.table_number(&table.name)? != id {
-            return refuse("a second table of that name, or pipelines in an unknown order");
+            return refuse("duplicate table, or pipelines out of order");
         }
         let keys = table.key.iter().enumerate();
         let keys = keys.map(|(index, key)| self.key(id, key).at(|| format!("key {index}")));
@@ -272,12 +276,12 @@ impl<'a> Loader<'a> {
         match table.kind.as_str() {
             "simple" => return Ok(None),
             "indirect" | "indirect_ws" => {}
-            other => return refuse(format!("a table of type {other}")),
+            other => return refuse(format!("unknown table type {other}")),
         }
         let name = table.action_profile.as_ref().or(table.act_prof_name.as_ref());
-        let name = name.ok_or_else(|| Refused::new("an indirect table without an action profile"))?;
+        let name = name.ok_or_else(|| LoadError::new("an indirect table without an action profile"))?;
         let found = self.program.profiles.iter().position(|profile| profile.name == *name);
-        let index = found.ok_or_else(|| Refused::new(format!("no action profile {name}")))?;
+        let index = found.ok_or_else(|| LoadError::new(format!("no action profile {name}")))?;
         if table.kind == "indirect_ws" && self.program.profiles[index].selector.is_none() {
             return refuse(format!("the action profile {name} has no selector"));
         }
@@ -300,20 +304,20 @@ impl<'a> Loader<'a> {
     fn meter_of(&self, table: &bmv2::Table) -> Result<Option<u16>> {
         let Some(name) = &table.direct_meters else { return Ok(None) };
         let found = self.meters.get(name.as_str()).copied();
-        found.map(Some).ok_or_else(|| Refused::new(format!("no meter {name}")))
+        found.map(Some).ok_or_else(|| LoadError::new(format!("no meter {name}")))
     }
 
     fn table_actions(&self, table: &bmv2::Table) -> Result<Vec<ActionId>> {
         let by_id = |id: &u32| {
             let found = self.actions.get(id).copied();
-            found.ok_or_else(|| Refused::new(format!("no action of id {id}")))
+            found.ok_or_else(|| LoadError::new(format!("no action of id {id}")))
         };
         if let Some(ids) = &table.action_ids {
             return ids.iter().map(by_id).collect();
         }
         let by_name = |name: &String| {
             let found = self.program.actions.iter().position(|action| action.name == *name);
-            found.map(|index| index as ActionId).ok_or_else(|| Refused::new(format!("no action {name}")))
+            found.map(|index| index as ActionId).ok_or_else(|| LoadError::new(format!("no action {name}")))
         };
         table.actions.iter().map(by_name).collect()
     }
@@ -327,25 +331,25 @@ impl<'a> Loader<'a> {
             "optional" => MatchKind::Optional,
             other => return refuse(format!("match type {other} is unknown")),
         };
-        let (field_id, own_name) = self.key_field(table, key).at(|| "target".into())?;
+        let (field_id, default_name) = self.key_field(table, key).at(|| "target".into())?;
         let bytes = self.program.fields[field_id as usize].width.div_ceil(8) as usize;
         let mask = match &key.mask {
             Some(mask) => Some(number::bytes(&number::hexstr(mask)?, bytes).at(|| "mask".into())?),
             None => None,
         };
-        let name = key.name.clone().unwrap_or(own_name);
+        let name = key.name.clone().unwrap_or(default_name);
         Ok(Key { name, field: field_id, kind, mask })
     }
 
-    /// The field of a key, and what the key is called where the program gives it no name.
+    /// The field of a key, and the key's default name.
     fn key_field(&mut self, table: TableId, key: &bmv2::Key) -> Result<(FieldId, String)> {
         let (header, field) = match &key.target {
             Json::String(header) if key.match_type == "valid" => (header.clone(), "$valid$".to_owned()),
-            // p4c writes the element of a stack at a computed index so; BMv2 does not read it.
+            // p4c's form of a stack element at a computed index, which BMv2 does not read.
             target @ Json::Object(_) => {
                 let expression = self.expression(target, Scope::default())?;
                 let width = expression.bits(&self.program).filter(|width| *width <= 1 << 15);
-                let width = width.ok_or_else(|| Refused::new("an expression whose width is unknown"))?;
+                let width = width.ok_or_else(|| LoadError::new("an expression of unknown width"))?;
                 let field = self.layout.scratch(&mut self.program, width)?;
                 self.computed_keys.entry(table).or_default().push((field, expression));
                 return Ok((field, self.program.fields[field as usize].name.clone()));
@@ -357,7 +361,7 @@ impl<'a> Loader<'a> {
 
     fn action_call(&self, actions: &[ActionId], id: u32, data: Option<&[String]>) -> Result<ActionCall> {
         let action = self.actions.get(&id).copied();
-        let action = action.ok_or_else(|| Refused::new(format!("no action of id {id}")))?;
+        let action = action.ok_or_else(|| LoadError::new(format!("no action of id {id}")))?;
         let of = &self.program.actions[action as usize];
         if !actions.contains(&action) {
             return refuse(format!("{} is not among the table's actions", of.name));
@@ -365,9 +369,9 @@ impl<'a> Loader<'a> {
         let data = data.unwrap_or_default();
         if data.len() != of.parameters.len() {
             return refuse(format!(
-                "{} arguments for {}, which takes {}",
-                data.len(),
+                "{}: {} arguments, expected {}",
                 of.name,
+                data.len(),
                 of.parameters.len()
             ));
         }
@@ -379,21 +383,21 @@ impl<'a> Loader<'a> {
 
     fn entry(&self, keys: &[Key], actions: &[ActionId], entry: &bmv2::Entry) -> Result<ConstEntry> {
         if entry.match_key.len() != keys.len() {
-            return refuse(format!("{} keys, the table has {}", entry.match_key.len(), keys.len()));
+            return refuse(format!("{} keys: the table has {}", entry.match_key.len(), keys.len()));
         }
         let pairs = entry.match_key.iter().zip(keys).enumerate();
-        let matches = pairs.map(|(index, (of, key))| self.one_match(of, key).at(|| format!("key {index}")));
+        let matches = pairs.map(|(index, (of, key))| self.entry_match(of, key).at(|| format!("key {index}")));
         let matches: Vec<Match> = matches.collect::<Result<_>>()?;
         let call =
             self.action_call(actions, entry.action_entry.action_id, Some(&entry.action_entry.action_data))?;
         Ok(ConstEntry { matches, priority: entry.priority.unwrap_or(0), call })
     }
 
-    fn one_match(&self, of: &EntryKey, key: &Key) -> Result<Match> {
+    fn entry_match(&self, of: &EntryKey, key: &Key) -> Result<Match> {
         let width = self.program.fields[key.field as usize].width;
         let bytes = width.div_ceil(8) as usize;
-        let read = |text: Option<&str>, what: &str| {
-            let text = text.ok_or_else(|| Refused::new(format!("no {what}")))?;
+        let read = |text: Option<&str>, member: &str| {
+            let text = text.ok_or_else(|| LoadError::new(format!("no {member}")))?;
             number::bytes(&number::hexstr(text)?, bytes)
         };
         let value = || match &of.key {
@@ -405,8 +409,8 @@ impl<'a> Loader<'a> {
             ("exact" | "valid", MatchKind::Exact) => Ok(Match::Exact(value()?)),
             ("lpm", MatchKind::Lpm) => {
                 let length = of.prefix_length.filter(|length| *length <= width);
-                let length =
-                    length.ok_or_else(|| Refused::new(format!("prefix_length is none of 0 to {width}")))?;
+                let length = length
+                    .ok_or_else(|| LoadError::new(format!("expected a prefix_length of 0 to {width}")))?;
                 Ok(Match::Lpm { value: value()?, length: length as u16 })
             }
             ("ternary", MatchKind::Ternary) => {
@@ -421,7 +425,7 @@ impl<'a> Loader<'a> {
                 let (low, high) = (read(of.start.as_deref(), "start")?, read(of.end.as_deref(), "end")?);
                 Ok(Match::Range { low, high })
             }
-            (other, kind) => refuse(format!("match type {other}, the table's key is {kind:?}")),
+            (other, kind) => refuse(format!("match type {other}: the table's key is {kind:?}")),
         }
     }
 }
@@ -432,17 +436,17 @@ fn is_by_hit(table: &bmv2::Table) -> bool {
 
 fn document_action(document: &bmv2::Document, id: u32) -> Result<&bmv2::Action> {
     let found = document.actions.iter().find(|action| action.id == id);
-    found.ok_or_else(|| Refused::new(format!("no action of id {id}")))
+    found.ok_or_else(|| LoadError::new(format!("no action of id {id}")))
 }
 
-/// The nodes that are reached, each behind all that lead to it; a circle would keep a packet for ever.
-fn order<'a>(nodes: &HashMap<&'a str, Node<'a>>, first: Option<&'a str>) -> Result<Vec<&'a str>> {
+/// The reachable nodes in topological order. Fails if the graph has a cycle.
+fn topological_order<'a>(nodes: &HashMap<&'a str, Node<'a>>, first: Option<&'a str>) -> Result<Vec<&'a str>> {
     let Some(first) = first else { return Ok(Vec::new()) };
-    let node = |name: &str| nodes.get(name).copied().ok_or_else(|| Refused::new(format!("no node {name}")));
+    let node = |name: &str| nodes.get(name).copied().ok_or_else(|| LoadError::new(format!("no node {name}")));
     let mut arrivals: HashMap<&str, usize> = HashMap::from([(first, 0)]);
     let mut to_see = VecDeque::from([first]);
     while let Some(name) = to_see.pop_front() {
-        for next in node(name)?.follow().into_iter().flatten() {
+        for next in node(name)?.successors().into_iter().flatten() {
             match arrivals.get_mut(next) {
                 Some(count) => *count += 1,
                 None => {
@@ -456,8 +460,8 @@ fn order<'a>(nodes: &HashMap<&'a str, Node<'a>>, first: Option<&'a str>) -> Resu
     let mut ready = if arrivals[first] == 0 { vec![first] } else { Vec::new() };
     while let Some(name) = ready.pop() {
         order.push(name);
-        // The last one pushed comes next: what a condition's truth leads to.
-        for next in node(name)?.follow().into_iter().rev().flatten() {
+        // Reversed, because `ready` is a stack: the true branch of a conditional follows it.
+        for next in node(name)?.successors().into_iter().rev().flatten() {
             let count = arrivals.entry(next).or_default();
             *count -= 1;
             if *count == 0 {
@@ -466,7 +470,7 @@ fn order<'a>(nodes: &HashMap<&'a str, Node<'a>>, first: Option<&'a str>) -> Resu
         }
     }
     match arrivals.iter().find(|(_, count)| **count > 0) {
-        Some((name, _)) => refuse(format!("the control goes round in circles through {name}")),
+        Some((name, _)) => refuse(format!("the control flow has a cycle through {name}")),
         None => Ok(order),
     }
 }

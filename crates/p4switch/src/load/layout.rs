@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where headers, metadata and their fields lie in the area of a packet.
+//! Layout of headers, metadata and their fields in a packet's header vector (PHV).
 
 use std::collections::HashMap;
 
@@ -8,54 +8,55 @@ use qbed_p4engine::program::{
 };
 use serde_json::Value as Json;
 
-use super::{narrow, refuse, At, Refused, Result};
+use super::narrow;
 use crate::bmv2::{Document, HeaderType};
+use crate::error::{refuse, At, LoadError, Result};
 
-/// The widest field that a program may have.
-const MOST_BITS: u32 = 1 << 15;
-/// Of one header.
-const MOST_FIELDS: usize = 1 << 12;
+/// Limit on the width of a field.
+const MAX_BITS: u32 = 1 << 15;
+/// Limit on the fields of a header.
+const MAX_FIELDS: usize = 1 << 12;
 
 struct FieldType<'a> {
     name: &'a str,
-    /// In bits; None: a varbit.
+    /// In bits; None for a varbit.
     width: Option<u32>,
     signed: bool,
 }
 
 struct Type<'a> {
     fields: Vec<FieldType<'a>>,
-    /// Of its varbit field, at most, in bits.
+    /// Maximum width of its varbit field in bits.
     varbit: u32,
 }
 
-/// The names of what lies in the area.
+/// Headers, stacks, unions and fields by name.
 #[derive(Default)]
 pub struct Layout {
     pub headers: HashMap<String, HeaderId>,
     pub stacks: HashMap<String, StackId>,
     pub unions: HashMap<String, u16>,
-    /// Members of the unions of a stack, in their order.
+    /// Members of a stack's unions, in order.
     pub members: HashMap<StackId, Vec<String>>,
     fields: HashMap<(HeaderId, String), FieldId>,
-    /// Fields of 0 bits, which the program does not have: name and position in the header's type.
+    /// Name and position of each header's fields of 0 bits, which the program does not have.
     empty: HashMap<HeaderId, Vec<(String, u16)>>,
     aliases: HashMap<String, (String, String)>,
-    /// By the JSON's numbers.
+    // By their ids in the JSON.
     header_ids: HashMap<u32, HeaderId>,
     union_ids: HashMap<u32, u16>,
-    /// So far.
+    /// Size of the PHV so far.
     bits: u64,
     scratch: u32,
 }
 
 impl Layout {
-    pub fn of(document: &Document, program: &mut Program) -> Result<Self> {
+    pub fn new(document: &Document, program: &mut Program) -> Result<Self> {
         let mut layout =
             Self { aliases: document.field_aliases.iter().cloned().collect(), ..Self::default() };
         layout.add_headers(document, program)?;
         for index in 0..program.headers.len() {
-            layout.add_hidden(program, index)?;
+            layout.add_hidden_fields(program, index)?;
         }
         layout.add_stacks(document, program)?;
         layout.add_unions(document, program)?;
@@ -69,31 +70,31 @@ impl Layout {
     }
 
     pub fn field(&self, header: &str, field: &str) -> Result<FieldId> {
-        let id = *self.headers.get(header).ok_or_else(|| Refused::new(format!("no header {header}")))?;
+        let id = *self.headers.get(header).ok_or_else(|| LoadError::new(format!("no header {header}")))?;
         if self.is_empty(header, field) {
             return refuse(format!("{header}.{field} has 0 bits"));
         }
         let found = self.fields.get(&(id, field.to_owned()));
-        found.copied().ok_or_else(|| Refused::new(format!("no field {header}.{field}")))
+        found.copied().ok_or_else(|| LoadError::new(format!("no field {header}.{field}")))
     }
 
     fn empty_of(&self, header: &str) -> &[(String, u16)] {
         self.headers.get(header).and_then(|id| self.empty.get(id)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the header has the field and it has no bits.
+    /// Whether the field exists and has 0 bits.
     pub fn is_empty(&self, header: &str, field: &str) -> bool {
         self.empty_of(header).iter().any(|(name, _)| name == field)
     }
 
-    /// The number in the program of a header's field, by its position in the header's type; None: it has no bits.
+    /// Convert a field's position in the JSON's header type to its number in the program. None if it has 0 bits.
     pub fn position(&self, header: &str, position: u16) -> Option<u16> {
         let empty = self.empty_of(header);
         let before = empty.iter().filter(|(_, other)| *other < position).count() as u16;
         empty.iter().all(|(_, other)| *other != position).then_some(position - before)
     }
 
-    /// A field that no program names, of so many bits, in bytes of its own.
+    /// Add a temporary field.
     pub fn scratch(&mut self, program: &mut Program, width: u32) -> Result<FieldId> {
         self.scratch += 1;
         self.add_field(program, format!("$scratch{}", self.scratch), width, true)
@@ -112,7 +113,7 @@ impl Layout {
             };
             let id: HeaderId = narrow(program.headers.len(), "headers")?;
             if self.headers.insert(instance.name.clone(), id).is_some() {
-                return refuse("a second header of that name").at(place);
+                return refuse("duplicate header").at(place);
             }
             self.header_ids.insert(instance.id, id);
             let header = self.add_header(program, id, &instance.name, of, instance.metadata).at(place)?;
@@ -145,7 +146,7 @@ impl Layout {
                 varbit = Some(Varbit { field: added, width: 0 });
             }
             if self.fields.insert((id, field.name.to_owned()), added).is_some() {
-                return refuse(format!("a second field {}", field.name));
+                return refuse(format!("duplicate field {}", field.name));
             }
         }
         let bits = self.bits - begin;
@@ -165,24 +166,30 @@ impl Layout {
         })
     }
 
-    /// `own`: in bytes of its own, at their end; else right behind what is there.
-    fn add_field(&mut self, program: &mut Program, name: String, width: u32, own: bool) -> Result<FieldId> {
-        let at = if own {
+    /// Add a field after the others. If `byte_aligned`, it shares no byte with other fields and ends at a byte's end.
+    fn add_field(
+        &mut self,
+        program: &mut Program,
+        name: String,
+        width: u32,
+        byte_aligned: bool,
+    ) -> Result<FieldId> {
+        let at = if byte_aligned {
             self.bits.next_multiple_of(8) + u64::from(width.next_multiple_of(8) - width)
         } else {
             self.bits
         };
         self.bits = at + u64::from(width);
-        if self.bits.div_ceil(8) > super::MOST_AREA_BYTES {
-            return refuse(format!("headers and metadata take more than {} bytes", super::MOST_AREA_BYTES));
+        if self.bits.div_ceil(8) > super::MAX_PHV_BYTES {
+            return refuse(format!("headers and metadata take more than {} bytes", super::MAX_PHV_BYTES));
         }
         let id = narrow(program.fields.len(), "fields")?;
         program.fields.push(Field { name, at: at as u32, width, signed: false });
         Ok(id)
     }
 
-    /// Whether a header is valid, and how wide its varbit field is.
-    fn add_hidden(&mut self, program: &mut Program, index: usize) -> Result<()> {
+    /// Add a header's validity and the current width of its varbit field.
+    fn add_hidden_fields(&mut self, program: &mut Program, index: usize) -> Result<()> {
         let name = program.headers[index].name.clone();
         let valid = self.add_field(program, format!("{name}.$valid$"), 1, true)?;
         self.fields.insert((index as HeaderId, "$valid$".into()), valid);
@@ -198,7 +205,7 @@ impl Layout {
 
     fn by_ids(&self, ids: &[u32]) -> Result<Vec<HeaderId>> {
         let find = |id: &u32| {
-            self.header_ids.get(id).copied().ok_or_else(|| Refused::new(format!("no header of id {id}")))
+            self.header_ids.get(id).copied().ok_or_else(|| LoadError::new(format!("no header of id {id}")))
         };
         ids.iter().map(find).collect()
     }
@@ -210,7 +217,7 @@ impl Layout {
             if headers.is_empty() {
                 return refuse("a stack without headers").at(place);
             }
-            same_form(program, &headers).at(place)?;
+            same_layout(program, &headers).at(place)?;
             let next = self.add_field(program, format!("{}.$next$", stack.name), 32, true)?;
             self.stacks.insert(stack.name.clone(), narrow(program.stacks.len(), "stacks")?);
             program.stacks.push(Stack { name: stack.name.clone(), headers, next, unions: Vec::new() });
@@ -229,7 +236,7 @@ impl Layout {
             let known = document.header_union_types.iter().find(|of| of.name == union.union_type);
             if known.is_some_and(|of| of.headers.len() != headers.len()) {
                 return refuse(format!(
-                    "{} headers, its type {} has others",
+                    "{} headers: its type {} has another number",
                     headers.len(),
                     union.union_type
                 ))
@@ -247,7 +254,7 @@ impl Layout {
             let place = || format!("header_union_stacks[{index}] {}", stack.name);
             let find = |id: &u32| {
                 let found = self.union_ids.get(id).copied();
-                found.ok_or_else(|| Refused::new(format!("no header union of id {id}")))
+                found.ok_or_else(|| LoadError::new(format!("no header union of id {id}")))
             };
             let unions = stack.header_union_ids.iter().map(find).collect::<Result<Vec<u16>>>().at(place)?;
             let Some(first) = unions.first().map(|first| program.unions[*first as usize].headers.len())
@@ -255,12 +262,12 @@ impl Layout {
                 return refuse("a stack without unions").at(place);
             };
             if unions.iter().any(|union| program.unions[*union as usize].headers.len() != first) {
-                return refuse("its unions are of several types").at(place);
+                return refuse("the unions have several types").at(place);
             }
             for member in 0..first {
                 let same: Vec<_> =
                     unions.iter().map(|of| program.unions[*of as usize].headers[member]).collect();
-                same_form(program, &same).at(place)?;
+                same_layout(program, &same).at(place)?;
             }
             let Some(of) = document.header_union_types.iter().find(|of| of.name == stack.union_type) else {
                 return refuse(format!("no header union type {}", stack.union_type)).at(place);
@@ -274,7 +281,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Fields that the switch reads and writes, by BMv2's names for them or the program's aliases.
+    /// The fields of the architecture, by BMv2's names or the program's aliases.
     fn standard(&self) -> Standard {
         let find = |header: &str, field: &str| {
             let alias = self.aliases.get(&format!("{header}.{field}"));
@@ -307,24 +314,24 @@ impl Layout {
     }
 }
 
-/// The elements of a stack are read and moved as if they were one header.
-pub fn same_form(program: &Program, headers: &[HeaderId]) -> Result<()> {
-    let form = |id: &HeaderId| {
+/// Check that headers have the same fields: elements of a stack are read and moved as one type.
+pub fn same_layout(program: &Program, headers: &[HeaderId]) -> Result<()> {
+    let layout = |id: &HeaderId| {
         let header = &program.headers[*id as usize];
         let fields = &program.fields[header.first_field as usize..][..header.fields as usize];
         (header.bytes, fields.iter().map(|field| (field.width, field.signed)).collect::<Vec<_>>())
     };
     match headers.split_first() {
-        Some((first, rest)) if rest.iter().any(|other| form(other) != form(first)) => {
-            refuse("its headers are of several types")
+        Some((first, rest)) if rest.iter().any(|other| layout(other) != layout(first)) => {
+            refuse("the headers have several types")
         }
         _ => Ok(()),
     }
 }
 
 fn header_type(of: &HeaderType) -> Result<Type<'_>> {
-    if of.fields.len() > MOST_FIELDS {
-        return refuse(format!("{} fields: at most {MOST_FIELDS} are possible", of.fields.len()));
+    if of.fields.len() > MAX_FIELDS {
+        return refuse(format!("{} fields: at most {MAX_FIELDS} are supported", of.fields.len()));
     }
     let mut fields = Vec::new();
     let mut fixed = 0;
@@ -336,9 +343,13 @@ fn header_type(of: &HeaderType) -> Result<Type<'_>> {
     let varbit = match fields.iter().filter(|field| field.width.is_none()).count() {
         0 => 0,
         1 => {
-            let most = of.max_length.filter(|most| *most <= MOST_BITS / 8);
-            let most = most.ok_or_else(|| Refused::new("a varbit field asks for a max_length in bytes"))? * 8;
-            most.checked_sub(fixed).ok_or_else(|| Refused::new("max_length is less than its fields take"))?
+            let max_length = of.max_length.filter(|max_length| *max_length <= MAX_BITS / 8);
+            let max_length = max_length
+                .ok_or_else(|| LoadError::new("a header with a varbit field needs max_length"))?
+                * 8;
+            max_length
+                .checked_sub(fixed)
+                .ok_or_else(|| LoadError::new("max_length is smaller than the other fields"))?
         }
         _ => return refuse("more than one varbit field"),
     };
@@ -347,21 +358,21 @@ fn header_type(of: &HeaderType) -> Result<Type<'_>> {
 
 fn field_type(entry: &[Json]) -> Result<FieldType<'_>> {
     let (Some(Json::String(name)), Some(width)) = (entry.first(), entry.get(1)) else {
-        return refuse("neither [name, width] nor [name, width, signed]");
+        return refuse("expected [name, width] or [name, width, signed]");
     };
     let width = match width {
         Json::String(star) if star == "*" => None,
         Json::Number(width) => match width.as_u64() {
-            Some(bits) if bits <= u64::from(MOST_BITS) => Some(bits as u32),
-            _ => return refuse(format!("{name} of {width} bits: at most {MOST_BITS} are possible")),
+            Some(bits) if bits <= u64::from(MAX_BITS) => Some(bits as u32),
+            _ => return refuse(format!("{name} of {width} bits: at most {MAX_BITS} are supported")),
         },
-        other => return refuse(format!("{name} has the width {other}")),
+        other => return refuse(format!("{name}: invalid width {other}")),
     };
     let signed = match entry.get(2) {
         None => false,
         Some(Json::Bool(signed)) => *signed,
         Some(Json::Number(signed)) => signed.as_u64() == Some(1),
-        Some(other) => return refuse(format!("{name} is signed: {other}?")),
+        Some(other) => return refuse(format!("{name}: invalid sign flag {other}")),
     };
     Ok(FieldType { name, width, signed })
 }

@@ -1,116 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From BMv2's JSON to the engine's program: every name resolved, every expression compiled, or a refusal that says where.
+//! Compiles BMv2's JSON to the engine's program: resolves names and compiles expressions. Errors name their place.
 //!
-//! The order is that of dependence: `layout` (headers, fields), `objects` (arrays, calculations, lists), `actions`,
-//! `control` (tables, conditionals), `parse`, `checksum`. `expression` and `code` serve them all, `tidy` comes last.
+//! The phases, in order: `layout` (headers, fields), `objects` (arrays, calculations, lists), `actions`, `parse`,
+//! `checksum`, `control` (tables, conditionals), `optimize`. All use `operands` to read expressions and `evaluate` and
+//! `assign` to generate code.
 
 mod actions;
+mod assign;
 mod checksum;
-mod code;
 mod control;
+mod evaluate;
 mod expression;
 mod layout;
-pub(crate) mod live;
+pub(crate) mod liveness;
 mod number;
 mod objects;
+mod operands;
+mod optimize;
 mod parse;
-mod tidy;
+mod registers;
 
 use std::collections::HashMap;
-use std::fmt;
 
 use qbed_p4engine::program::{ActionId, ArrayId, FieldId, HeaderId, ListId, Pc, Program, StackId, TableId};
 
 use crate::bmv2::Document;
+use crate::error::{refuse, At, LoadError, Result};
 use layout::Layout;
 
-/// An area of bytes is copied with every packet: what is larger is a mistake.
-const MOST_AREA_BYTES: u64 = 1 << 20;
-/// Levels of brackets in the file, and a stack that holds what reads so many (8 KiB each and more, without optimizations).
-const MOST_DEPTH: usize = 1000;
+/// Limit on headers and metadata, which are copied with each packet.
+const MAX_PHV_BYTES: u64 = 1 << 20;
+/// Limit on nested brackets in the file.
+const MAX_DEPTH: usize = 1000;
+/// Stack for MAX_DEPTH levels: each takes 8 KiB and more without optimizations.
 const STACK_BYTES: usize = 64 << 20;
-/// Of all registers of a program together.
-const MOST_ARRAY_BYTES: u64 = 1 << 28;
+/// Limit on the size of all registers of a program.
+const MAX_ARRAY_BYTES: u64 = 1 << 28;
 
-/// Why a program cannot be loaded, and the place in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// From the outermost on.
-    place: Vec<String>,
-    why: String,
+/// Convert a count to the program's integer type, or fail with "too many WHAT".
+fn narrow<T: TryFrom<usize>>(count: usize, kind: &str) -> Result<T> {
+    T::try_from(count).map_err(|_| LoadError::new(format!("too many {kind}: {count}")))
 }
 
-pub type Result<T> = std::result::Result<T, Refused>;
-
-impl Refused {
-    pub fn new(why: impl Into<String>) -> Self {
-        Self { place: Vec::new(), why: why.into() }
-    }
-
-    #[must_use]
-    pub fn within(mut self, place: impl Into<String>) -> Self {
-        self.place.insert(0, place.into());
-        self
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for place in &self.place {
-            write!(to, "{place}: ")?;
-        }
-        write!(to, "{}", self.why)
-    }
-}
-
-impl std::error::Error for Refused {}
-
-/// Says where a refusal happened.
-trait At<T> {
-    fn at(self, place: impl FnOnce() -> String) -> Result<T>;
-}
-
-impl<T> At<T> for Result<T> {
-    fn at(self, place: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|refused| refused.within(place()))
-    }
-}
-
-fn refuse<T>(why: impl Into<String>) -> Result<T> {
-    Err(Refused::new(why))
-}
-
-/// A number of things that the program's form can count, or a refusal that names them.
-fn narrow<T: TryFrom<usize>>(count: usize, what: &str) -> Result<T> {
-    T::try_from(count).map_err(|_| Refused::new(format!("too many {what}: {count}")))
-}
-
-/// Loads a program from the file's bytes.
+/// Load a program from BMv2's JSON.
 ///
-/// In a thread with a stack for expressions that nest as deep as they may: long concatenations nest some hundred levels.
+/// It runs in a thread with a stack for MAX_DEPTH: long concatenations nest some hundred levels.
 pub fn load(text: &[u8]) -> Result<Program> {
-    let mut program = load_untidy(text)?;
-    tidy::tidy(&mut program);
+    let mut program = load_unoptimized(text)?;
+    optimize::optimize(&mut program);
     Ok(program)
 }
 
-/// With the steps that nothing needs: what `load` is compared with.
-pub fn load_untidy(text: &[u8]) -> Result<Program> {
+/// Load a program without `optimize`, for tests of it.
+pub fn load_unoptimized(text: &[u8]) -> Result<Program> {
     let depth = depth(text);
-    if depth > MOST_DEPTH {
-        return refuse(format!("nested {depth} levels deep: at most {MOST_DEPTH} are possible"));
+    if depth > MAX_DEPTH {
+        return refuse(format!("{depth} nested levels: at most {MAX_DEPTH} are supported"));
     }
     let run = || Document::parse(text).and_then(|document| Loader::new(&document)?.run());
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run);
-        let thread = thread.map_err(|error| Refused::new(format!("no thread to load it in: {error}")))?;
+        let thread = thread.map_err(|error| LoadError::new(format!("cannot start a thread: {error}")))?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// How deep a text's brackets nest, those in its strings aside.
+/// Depth of a text's nested brackets, outside of strings.
 fn depth(text: &[u8]) -> usize {
-    let (mut open, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
+    let (mut open, mut deepest, mut quoted, mut escaped) = (0_usize, 0, false, false);
     for letter in text {
         match letter {
             _ if escaped => escaped = false,
@@ -118,21 +75,21 @@ fn depth(text: &[u8]) -> usize {
             b'"' => quoted = !quoted,
             b'[' | b'{' if !quoted => {
                 open += 1;
-                most = most.max(open);
+                deepest = deepest.max(open);
             }
             b']' | b'}' if !quoted => open = open.saturating_sub(1),
             _ => {}
         }
     }
-    most
+    deepest
 }
 
-/// What the parts of the loader share.
+/// State of the compilation.
 struct Loader<'a> {
     document: &'a Document,
     program: Program,
     layout: Layout,
-    /// By the JSON's names and numbers.
+    // Objects by their names and ids in the JSON.
     arrays: HashMap<&'a str, ArrayId>,
     counters: HashMap<&'a str, u16>,
     meters: HashMap<&'a str, u16>,
@@ -141,12 +98,12 @@ struct Loader<'a> {
     lists: HashMap<u32, ListId>,
     digests: HashMap<u32, u16>,
     actions: HashMap<u32, ActionId>,
-    /// What runs before a calculation or a digest: expressions that land in registers and scratch fields.
+    /// Expressions to evaluate before a calculation or a digest, with their register or scratch field.
     hash_inputs: HashMap<u16, Vec<(u16, expression::Expression)>>,
     digest_inputs: HashMap<u16, Vec<(u16, expression::Expression)>>,
-    /// Keys of tables that are computed before it is looked up, each in a scratch field.
+    /// Table keys that are expressions, each with its scratch field.
     computed_keys: HashMap<TableId, Vec<(FieldId, expression::Expression)>>,
-    registers: code::Registers,
+    registers: registers::Registers,
 }
 
 impl<'a> Loader<'a> {
@@ -154,7 +111,7 @@ impl<'a> Loader<'a> {
         let mut program = Program::default();
         program.name = document.program.clone().unwrap_or_default();
         program.errors = document.errors.clone();
-        let layout = Layout::of(document, &mut program)?;
+        let layout = Layout::new(document, &mut program)?;
         Ok(Self {
             document,
             program,
@@ -170,48 +127,49 @@ impl<'a> Loader<'a> {
             hash_inputs: HashMap::new(),
             digest_inputs: HashMap::new(),
             computed_keys: HashMap::new(),
-            registers: code::Registers::default(),
+            registers: registers::Registers::default(),
         })
     }
 
     fn run(mut self) -> Result<Program> {
         if let Some(unknown) = self.document.extern_instances.first() {
-            return refuse(format!("extern type {} is not one of v1model's", unknown.kind))
+            return refuse(format!("extern type {} is not part of v1model", unknown.kind))
                 .at(|| format!("extern_instances[0] {}", unknown.name));
         }
         self.objects()?;
         self.compile_actions()?;
         self.program.entry.parser = self.parser()?;
-        self.program.entry.verify = self.checksums(checksum::Side::Verify)?;
+        self.program.entry.verify = self.checksums(checksum::Phase::Verify)?;
         self.program.entry.ingress = self.pipeline("ingress")?;
         self.program.entry.egress = self.pipeline("egress")?;
-        self.program.entry.update = self.checksums(checksum::Side::Update)?;
+        self.program.entry.update = self.checksums(checksum::Phase::Update)?;
         self.program.entry.deparser = self.deparser()?;
         self.finish()
     }
 
     fn finish(mut self) -> Result<Program> {
-        self.registers.tell(&mut self.program);
-        let area = self.layout.bytes();
-        if area > MOST_AREA_BYTES {
+        self.registers.report(&mut self.program);
+        let phv_bytes = self.layout.bytes();
+        if phv_bytes > MAX_PHV_BYTES {
             return refuse(format!(
-                "headers and metadata take {area} bytes: at most {MOST_AREA_BYTES} are possible"
+                "headers and metadata take {phv_bytes} bytes: at most {MAX_PHV_BYTES} are supported"
             ));
         }
-        self.program.area_bytes = area as u32;
+        self.program.phv_bytes = phv_bytes as u32;
         narrow::<u16>(self.program.fields.len(), "fields")?;
         Ok(self.program)
     }
 
-    fn here(&self) -> Pc {
+    /// The position of the next instruction.
+    fn next_pc(&self) -> Pc {
         self.program.code.len() as Pc
     }
 
     fn header(&self, name: &str) -> Result<HeaderId> {
-        self.layout.headers.get(name).copied().ok_or_else(|| Refused::new(format!("no header {name}")))
+        self.layout.headers.get(name).copied().ok_or_else(|| LoadError::new(format!("no header {name}")))
     }
 
     fn stack(&self, name: &str) -> Result<StackId> {
-        self.layout.stacks.get(name).copied().ok_or_else(|| Refused::new(format!("no header stack {name}")))
+        self.layout.stacks.get(name).copied().ok_or_else(|| LoadError::new(format!("no header stack {name}")))
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers of any length, and BMv2's way to write them: `0x0a`, `-0x1`.
+//! Integers of any length, and BMv2's `hexstr` syntax: `0x0a`, `-0x1`.
 
 use num_bigint::{BigInt, Sign};
 use num_traits::{One, Zero};
 
-use super::{refuse, Result};
+use crate::error::{refuse, Result};
 
-/// Longer ones than any field are a mistake.
-const MOST_DIGITS: usize = 1 << 14;
+/// Limit on the digits of a number.
+const MAX_DIGITS: usize = 1 << 14;
 
 pub fn hexstr(text: &str) -> Result<BigInt> {
     let (negative, digits) = match text.strip_prefix('-') {
@@ -15,7 +15,7 @@ pub fn hexstr(text: &str) -> Result<BigInt> {
         None => (false, text),
     };
     let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")).unwrap_or(digits);
-    if digits.len() > MOST_DIGITS {
+    if digits.len() > MAX_DIGITS {
         return refuse(format!("a number of {} digits", digits.len()));
     }
     match BigInt::parse_bytes(digits.as_bytes(), 16) {
@@ -24,7 +24,7 @@ pub fn hexstr(text: &str) -> Result<BigInt> {
     }
 }
 
-/// How many bits a number takes that is not negative.
+/// Width of a non-negative number in bits.
 pub fn bits(number: &BigInt) -> u32 {
     number.bits() as u32
 }
@@ -34,12 +34,12 @@ pub fn mask(width: u32) -> BigInt {
     (BigInt::one() << width) - 1
 }
 
-/// What is left of it in a field of so many bits.
-pub fn cut(number: &BigInt, width: u32) -> BigInt {
+/// The low `width` bits of a number.
+pub fn truncate(number: &BigInt, width: u32) -> BigInt {
     number & mask(width)
 }
 
-/// Big endian, in just so many bytes; a number that does not fit is refused.
+/// A number in `count` bytes, big endian. Fails if it does not fit.
 pub fn bytes(number: &BigInt, count: usize) -> Result<Vec<u8>> {
     let (sign, digits) = number.to_bytes_be();
     if sign == Sign::Minus {
@@ -47,16 +47,16 @@ pub fn bytes(number: &BigInt, count: usize) -> Result<Vec<u8>> {
     }
     let digits: &[u8] = if number.is_zero() { &[] } else { &digits };
     if digits.len() > count {
-        return refuse(format!("{number:#x} takes {} bytes: there are {count}", digits.len()));
+        return refuse(format!("{number:#x} takes {} bytes: at most {count} fit", digits.len()));
     }
     let mut padded = vec![0; count - digits.len()];
     padded.extend_from_slice(digits);
     Ok(padded)
 }
 
-/// As the value of something that many bits wide, in whole bytes.
+/// The low `width` bits of a number in whole bytes, big endian.
 pub fn value(number: &BigInt, width: u32) -> Vec<u8> {
-    bytes(&cut(number, width), width.div_ceil(8) as usize).unwrap_or_default()
+    bytes(&truncate(number, width), width.div_ceil(8) as usize).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_p4c_writes() {
+    fn hexstr_reads_numbers_of_p4c() {
         assert_eq!(hexstr("0x0aff").unwrap(), BigInt::from(0xaff));
         assert_eq!(hexstr("-0x1").unwrap(), BigInt::from(-1));
         assert!(
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_cut_to_the_width_and_fill_their_bytes() {
+    fn values_are_truncated_and_padded() {
         assert_eq!(value(&BigInt::from(-1), 12), [0x0f, 0xff]);
         assert_eq!(value(&BigInt::zero(), 9), [0, 0]);
         assert!(bytes(&BigInt::from(256), 1).is_err());

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What programs refer to by name: registers, counters, meters, calculations, value sets, lists of fields.
+//! Compiles named objects: registers, counters, meters, calculations, value sets, field lists and digests.
 
 use qbed_p4engine::program::{
     Array, Counter, Digest, FieldId, Hash, HashInput, HashKind, Meter, Op, TableId, ValueSet,
 };
 
-use super::expression::{Expression, Scope};
-use super::{narrow, number, refuse, At, Loader, Refused, Result};
+use super::expression::Expression;
+use super::operands::Scope;
+use super::{narrow, number, Loader};
 use crate::bmv2::{Calculation, FieldList, MeterArray, Operand};
+use crate::error::{refuse, At, LoadError, Result};
 
 impl<'a> Loader<'a> {
     pub(super) fn objects(&mut self) -> Result<()> {
@@ -45,12 +47,9 @@ impl<'a> Loader<'a> {
                 return refuse(format!("registers of {} bits", array.bitwidth)).at(place);
             }
             bytes += u64::from(array.size) * u64::from(array.bitwidth.div_ceil(8));
-            if bytes > super::MOST_ARRAY_BYTES {
-                return refuse(format!(
-                    "all registers together take more than {} bytes",
-                    super::MOST_ARRAY_BYTES
-                ))
-                .at(place);
+            if bytes > super::MAX_ARRAY_BYTES {
+                return refuse(format!("all registers take more than {} bytes", super::MAX_ARRAY_BYTES))
+                    .at(place);
             }
             self.arrays.insert(&array.name, narrow(self.program.arrays.len(), "registers")?);
             let (width, signed) = (array.bitwidth, array.signed);
@@ -66,12 +65,9 @@ impl<'a> Loader<'a> {
             let table = self.binding(counter.is_direct, counter.binding.as_deref()).at(place)?;
             let size = if counter.is_direct { 0 } else { counter.size.unwrap_or(0) };
             cells += u64::from(size);
-            if cells > super::MOST_ARRAY_BYTES / 16 {
-                return refuse(format!(
-                    "all counters together are more than {}",
-                    super::MOST_ARRAY_BYTES / 16
-                ))
-                .at(place);
+            if cells > super::MAX_ARRAY_BYTES / 16 {
+                return refuse(format!("more than {} counters in total", super::MAX_ARRAY_BYTES / 16))
+                    .at(place);
             }
             self.counters.insert(&counter.name, narrow(self.program.counters.len(), "counters")?);
             self.program.counters.push(Counter { name: counter.name.clone(), table, size });
@@ -83,12 +79,12 @@ impl<'a> Loader<'a> {
     fn binding(&self, direct: bool, table: Option<&str>) -> Result<Option<TableId>> {
         match (direct, table) {
             (false, _) => Ok(None),
-            (true, None) => refuse("a direct one without a table (binding)"),
+            (true, None) => refuse("a direct counter or meter without a table (binding)"),
             (true, Some(name)) => self.table_number(name).map(Some),
         }
     }
 
-    /// Tables are numbered through all pipelines, in the order of the file.
+    /// A table's number. Tables are numbered across pipelines in the order of the file.
     pub(super) fn table_number(&self, name: &str) -> Result<TableId> {
         let mut tables = self.document.pipelines.iter().flat_map(|pipeline| &pipeline.tables);
         let found = tables.position(|table| table.name == name);
@@ -99,15 +95,15 @@ impl<'a> Loader<'a> {
         let bytes = match meter.kind.as_str() {
             "bytes" => true,
             "packets" => false,
-            other => return refuse(format!("a meter of {other}: neither bytes nor packets")),
+            other => return refuse(format!("a meter of {other}: expected bytes or packets")),
         };
         if meter.rate_count != 2 {
-            return refuse(format!("{} rates: v1model's meters have 2", meter.rate_count));
+            return refuse(format!("{} rates: expected 2", meter.rate_count));
         }
         let table = self.binding(meter.is_direct, meter.binding.as_deref())?;
         let size = if meter.is_direct { 0 } else { meter.size.unwrap_or(0) };
-        if u64::from(size) > super::MOST_ARRAY_BYTES / 64 {
-            return refuse(format!("{size} meters: at most {} are possible", super::MOST_ARRAY_BYTES / 64));
+        if u64::from(size) > super::MAX_ARRAY_BYTES / 64 {
+            return refuse(format!("{size} meters: at most {} are supported", super::MAX_ARRAY_BYTES / 64));
         }
         let result = match &meter.result_target {
             Some((header, field)) if meter.is_direct => Some(self.layout.field(header, field)?),
@@ -124,7 +120,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Of a calculation or a selector.
+    /// Compile the hash of a calculation or a selector.
     pub(super) fn hash(&mut self, name: &str, algorithm: &str, input: &[Operand]) -> Result<u16> {
         let kind = match algorithm {
             "crc32" => HashKind::Crc32,
@@ -150,7 +146,7 @@ impl<'a> Loader<'a> {
         Ok(id)
     }
 
-    /// None: it has no bits.
+    /// Compile an input of a hash. None if it has 0 bits.
     fn hash_input(
         &mut self,
         operand: &Operand,
@@ -172,20 +168,21 @@ impl<'a> Loader<'a> {
             }
             (expression, _) => {
                 let width = expression.bits(&self.program).filter(|width| *width <= 64);
-                let width = width
-                    .ok_or_else(|| Refused::new("an expression whose width is unknown or above 64 bits"))?;
-                // Taken for good: the calculation reads it wherever it is used.
-                let register = self.registers.take()?;
+                let width = width.ok_or_else(|| {
+                    LoadError::new("an expression of unknown width or of more than 64 bits")
+                })?;
+                // Allocated permanently: every use of the calculation reads it.
+                let register = self.registers.allocate()?;
                 before.push((register, expression));
                 HashInput::Register { register, width }
             }
         }))
     }
 
-    /// Before a calculation is used: the expressions among its inputs.
+    /// Evaluate the expressions among a calculation's inputs.
     pub(super) fn prepare_hash(&mut self, hash: u16) -> Result<()> {
         for (register, expression) in self.hash_inputs.get(&hash).cloned().unwrap_or_default() {
-            self.number_into(register, &expression)?;
+            self.evaluate_into(register, &expression)?;
         }
         Ok(())
     }
@@ -196,9 +193,7 @@ impl<'a> Loader<'a> {
             match self.operand(operand, Scope::default()).at(|| format!("element {index}"))? {
                 Expression::Field(field) => fields.push(field),
                 Expression::Empty => {}
-                _ => {
-                    return refuse("not a field: nothing else can be kept").at(|| format!("element {index}"))
-                }
+                _ => return refuse("expected a field").at(|| format!("element {index}")),
             }
         }
         Ok(fields)
@@ -218,7 +213,7 @@ impl<'a> Loader<'a> {
                         operand.bitwidth.or_else(|| other.bits(&self.program)).map(|bits| bits.max(1));
                     let width = width.filter(|width| *width <= 1 << 15);
                     let width =
-                        width.ok_or_else(|| Refused::new("an expression of unknown width")).at(place)?;
+                        width.ok_or_else(|| LoadError::new("an expression of unknown width")).at(place)?;
                     let scratch = self.layout.scratch(&mut self.program, width)?;
                     before.push((scratch, other));
                     scratch
@@ -234,7 +229,7 @@ impl<'a> Loader<'a> {
 
     pub(super) fn send_digest(&mut self, digest: u16) -> Result<()> {
         for (field, expression) in self.digest_inputs.get(&digest).cloned().unwrap_or_default() {
-            self.assign(&super::code::Place::Field(field), &expression)?;
+            self.assign(&super::assign::Place::Field(field), &expression)?;
         }
         self.emit(Op::Digest { digest });
         Ok(())

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The parser's states and the deparser.
+//! Compiles the parser's states and the deparser.
 
 use std::collections::HashMap;
 
 use qbed_p4engine::program::{Binary, Op, Pc, Select, SelectCase, SelectKey, SelectOn, StackId};
 use qbed_p4engine::select_width;
 
-use super::expression::{Expression, Object, Scope};
-use super::{narrow, number, refuse, At, Loader, Refused, Result};
+use super::expression::Expression;
+use super::operands::{Object, Scope};
+use super::{narrow, number, Loader};
 use crate::bmv2::{part, Call, Operand, ParseState, ParserOp, Transition};
+use crate::error::{refuse, At, LoadError, Result};
 
-/// Where a state goes on: patched when all states have their place.
+/// A reference to a state that is patched when the positions of all states are known.
 enum Patch {
     Jump(usize),
     Case(usize, usize),
     Default(usize),
 }
 
-/// What a header is extracted into.
+/// The destination of an extraction.
 enum Target {
     Header(qbed_p4engine::program::HeaderId),
     Next { stack: StackId, member: u16 },
@@ -28,29 +30,29 @@ impl Loader<'_> {
         let document = self.document;
         let parser = match document.parsers.as_slice() {
             [parser] => parser,
-            parsers => return refuse(format!("{} parsers: simple_switch has one", parsers.len())),
+            parsers => return refuse(format!("{} parsers: expected one", parsers.len())),
         };
         let place = || format!("parser {}", parser.name);
         let mut begins: HashMap<&str, Pc> = HashMap::new();
         let mut patches = Vec::new();
         for state in &parser.parse_states {
-            begins.insert(&state.name, self.here());
-            let steps = self.state(state, &mut patches);
-            steps.at(|| format!("state {}", state.name)).at(place)?;
+            begins.insert(&state.name, self.next_pc());
+            let compiled = self.state(state, &mut patches);
+            compiled.at(|| format!("state {}", state.name)).at(place)?;
         }
-        let accept = self.here();
+        let accept = self.next_pc();
         self.emit(Op::End);
         let find = |state: Option<&str>| match state {
             None => Ok(accept),
             Some(name) => {
                 let found = begins.get(name).copied();
-                found.ok_or_else(|| Refused::new(format!("no state {name}"))).at(place)
+                found.ok_or_else(|| LoadError::new(format!("no state {name}"))).at(place)
             }
         };
         for (patch, next) in patches {
             let to = find(next)?;
             match patch {
-                Patch::Jump(at) => self.aim(at, to),
+                Patch::Jump(at) => self.patch_jump(at, to),
                 Patch::Case(select, case) => self.program.selects[select].cases[case].next = to,
                 Patch::Default(select) => self.program.selects[select].default = Some(to),
             }
@@ -64,8 +66,8 @@ impl Loader<'_> {
         patches: &mut Vec<(Patch, Option<&'s str>)>,
     ) -> Result<()> {
         for (index, op) in state.parser_ops.iter().enumerate() {
-            let steps = self.scoped(|code| code.parser_op(op));
-            steps.at(|| format!("op {index} {}", op.op))?;
+            let compiled = self.scoped(|code| code.parser_op(op));
+            compiled.at(|| format!("op {index} {}", op.op))?;
         }
         let is_default = |transition: &Transition| {
             transition.kind.as_deref().unwrap_or_else(|| transition.value.as_deref().unwrap_or_default())
@@ -100,7 +102,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// None: it has no bits.
+    /// A select key. None if it has 0 bits.
     fn select_key(&self, key: &Operand) -> Result<Option<SelectKey>> {
         match self.operand(key, Scope::default())? {
             Expression::Field(field) => Ok(Some(SelectKey::Field(field))),
@@ -109,7 +111,7 @@ impl Loader<'_> {
                 Ok(Some(SelectKey::StackLast { stack, member, field }))
             }
             Expression::Empty => Ok(None),
-            _ => refuse(format!("an operand of type {} is no key", key.kind)),
+            _ => refuse(format!("an operand of type {} cannot be a select key", key.kind)),
         }
     }
 
@@ -118,24 +120,24 @@ impl Loader<'_> {
             Some(mask) => Some(number::bytes(&number::hexstr(mask)?, bytes).at(|| "mask".into())?),
             None => None,
         };
-        let value = transition.value.as_deref().ok_or_else(|| Refused::new("no value"))?;
+        let value = transition.value.as_deref().ok_or_else(|| LoadError::new("no value"))?;
         match transition.kind.as_deref().unwrap_or("hexstr") {
             "hexstr" => Ok(SelectOn::Value { value: number::bytes(&number::hexstr(value)?, bytes)?, mask }),
             "parse_vset" => {
                 let set = self.value_sets.get(value).copied();
-                let set = set.ok_or_else(|| Refused::new(format!("no value set {value}")))?;
-                // Its own width says nothing about the padding of several keys.
+                let set = set.ok_or_else(|| LoadError::new(format!("no value set {value}")))?;
+                // The width in the JSON does not include the padding of several keys.
                 self.program.value_sets[set as usize].bytes = narrow(bytes, "bytes in a value set")?;
                 Ok(SelectOn::Set { set, mask })
             }
-            other => refuse(format!("a transition of type {other}")),
+            other => refuse(format!("unknown transition type {other}")),
         }
     }
 
     fn parser_op(&mut self, op: &ParserOp) -> Result<()> {
         let parameter = |index: usize| {
             let found = op.parameters.get(index);
-            found.ok_or_else(|| Refused::new(format!("{} parameters: too few", op.parameters.len())))
+            found.ok_or_else(|| LoadError::new(format!("too few parameters: {}", op.parameters.len())))
         };
         match op.op.as_str() {
             "extract" => {
@@ -145,7 +147,7 @@ impl Loader<'_> {
                 };
             }
             "extract_VL" => {
-                let width = self.number(&self.expression(parameter(1)?, Scope::default())?)?;
+                let width = self.evaluate(&self.expression(parameter(1)?, Scope::default())?)?;
                 match self.target(&part(parameter(0)?)?)? {
                     Target::Header(header) => self.emit(Op::ExtractVarbit { header, width }),
                     Target::Next { stack, member } => {
@@ -155,8 +157,8 @@ impl Loader<'_> {
             }
             "set" => return self.set(parameter(0)?, parameter(1)?),
             "verify" => {
-                let condition = self.number(&self.expression(parameter(0)?, Scope::default())?)?;
-                let error = self.number(&self.expression(parameter(1)?, Scope::default())?)?;
+                let condition = self.evaluate(&self.expression(parameter(0)?, Scope::default())?)?;
+                let error = self.evaluate(&self.expression(parameter(1)?, Scope::default())?)?;
                 self.emit(Op::Verify { condition, error });
             }
             "shift" => {
@@ -165,11 +167,11 @@ impl Loader<'_> {
                     other => self.expression(other, Scope::default())?,
                 };
                 let bits = Expression::binary(Binary::Multiply, bytes, Expression::number(8));
-                let bits = self.number(&bits)?;
+                let bits = self.evaluate(&bits)?;
                 self.emit(Op::Advance { bits });
             }
             "advance" => {
-                let bits = self.number(&self.expression(parameter(0)?, Scope::default())?)?;
+                let bits = self.evaluate(&self.expression(parameter(0)?, Scope::default())?)?;
                 self.emit(Op::Advance { bits });
             }
             "primitive" => {
@@ -178,7 +180,7 @@ impl Loader<'_> {
                     return refuse(format!("{} in a parser", call.op));
                 }
             }
-            _ => return refuse("not an operation of v1model's parsers"),
+            _ => return refuse("not a parser operation of v1model"),
         }
         Ok(())
     }
@@ -190,11 +192,11 @@ impl Loader<'_> {
             self.emit(Op::CopyVarbit { to, from });
             return Ok(());
         }
-        let place = super::code::Place::of(to)?;
+        let place = super::assign::Place::new(to)?;
         self.assign(&place, &from)
     }
 
-    /// The header whose varbit field it is.
+    /// The header of a varbit field.
     fn varbit_header(&self, of: &Expression) -> Option<u16> {
         let Expression::Field(field) = of else { return None };
         let is = |header: &qbed_p4engine::program::Header| {
@@ -218,7 +220,7 @@ impl Loader<'_> {
                 Object::Header(header) => Ok(Target::Header(header)),
                 _ => refuse("not a header"),
             },
-            other => refuse(format!("an extraction into {other}")),
+            other => refuse(format!("cannot extract into an operand of type {other}")),
         }
     }
 
@@ -226,15 +228,15 @@ impl Loader<'_> {
         let document = self.document;
         let deparser = match document.deparsers.as_slice() {
             [deparser] => deparser,
-            deparsers => return refuse(format!("{} deparsers: simple_switch has one", deparsers.len())),
+            deparsers => return refuse(format!("{} deparsers: expected one", deparsers.len())),
         };
         let place = || format!("deparser {}", deparser.name);
-        let begin = self.here();
+        let begin = self.next_pc();
         self.body(&deparser.primitives, Scope::default()).at(place)?;
         for name in &deparser.order {
             let header = self.header(name).at(place)?;
             if self.program.headers[header as usize].metadata {
-                return refuse(format!("{name} is metadata, no header")).at(place);
+                return refuse(format!("{name} is metadata: expected a header")).at(place);
             }
             self.emit(Op::Emit { header });
         }

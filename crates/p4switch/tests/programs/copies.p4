@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What p4c copies: standard metadata for a function with an `inout` parameter, and the actions of two tables that share an
-// action selector. And a table's key in a header that is no longer valid. copies.stf says what comes out.
+// Copies that p4c makes: standard metadata for a function with an `inout` parameter, and actions of tables that share an
+// action selector. Also a table's key in a header that was made invalid. copies.stf has packets and expected results.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bit of everything that the loader compiles: wide numbers, stacks with indices, a union, a varbit, value sets, registers,
-// counters, meters, digests, clones, hashes, checksums and every kind of key. mix.stf says what it does with packets.
+// Everything that the loader compiles: wide numbers, stacks with indices, a union, a varbit, value sets, registers,
+// counters, meters, digests, clones, hashes, checksums and every kind of key. mix.stf has packets and expected results.
 #include <core.p4>
 #include <v1model.p4>
 
@@ -19,7 +19,7 @@ header out_h { bit<32> a; int<8> b; bit<8> c; bit<16> d; }
 header_union number_u { short_h short; long_h long; }
 
 struct headers {
-    kind_h kind; wide_h wide; item_h[4] items; options_h options; number_u number; ipv4_h ipv4; out_h told;
+    kind_h kind; wide_h wide; item_h[4] items; options_h options; number_u number; ipv4_h ipv4; out_h info;
 }
 struct kept_t { bit<8> kind; bit<32> number; }
 struct metadata {
@@ -128,11 +128,11 @@ control MixIngress(inout headers hdr, inout metadata meta, inout standard_metada
 
 control MixEgress(inout headers hdr, inout metadata meta, inout standard_metadata_t standard) {
     action report() {
-        hdr.told.setValid();
-        hdr.told.a = meta.kept;
-        hdr.told.b = (int<8>) hdr.kind.count - 8s2;
-        hdr.told.c = hdr.told.b < 0 ? 8w1 : 8w0;
-        hdr.told.d = meta.class;
+        hdr.info.setValid();
+        hdr.info.a = meta.kept;
+        hdr.info.b = (int<8>) hdr.kind.count - 8s2;
+        hdr.info.c = hdr.info.b < 0 ? 8w1 : 8w0;
+        hdr.info.d = meta.class;
     }
     apply {
         if (hdr.kind.kind >= 3) { report(); }
@@ -148,7 +148,7 @@ control Update(inout headers hdr, inout metadata meta) { apply {
 } }
 
 control Write(packet_out packet, in headers hdr) { apply {
-    packet.emit(hdr.kind); packet.emit(hdr.told); packet.emit(hdr.wide); packet.emit(hdr.items); packet.emit(hdr.options);
+    packet.emit(hdr.kind); packet.emit(hdr.info); packet.emit(hdr.wide); packet.emit(hdr.items); packet.emit(hdr.options);
     packet.emit(hdr.number); packet.emit(hdr.ipv4);
 } }
 

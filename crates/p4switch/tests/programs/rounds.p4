@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways through the switch: several copies in one queue, once more through ingress, and programs that never come to an end.
-// rounds.stf says what comes out.
+// Paths through the switch: several copies in one queue, resubmission, recirculation, and endless loops. rounds.stf has
+// packets and expected results.
 #include <core.p4>
 #include <v1model.p4>
 

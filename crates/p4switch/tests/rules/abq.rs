@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The states of Active Buffer Queueing: schemes/abq/kernel/abq_algorithm.h, looked at as packets come and leave.
+//! The states of Active Buffer Queueing (schemes/abq/kernel/abq_algorithm.h) at each arrival and departure.
 
 use crate::bench::{Bench, Packet, Queue};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ const US: u64 = 0;
 const CS: u64 = 1;
 const LCS: u64 = 2;
 
-/// State, X and releases after the queue has this length.
+/// State, X and releases after an update with the queue's length.
 fn next(threshold: u64, limit: u64, queue: u64, (state, x, releases): (u64, u64, u64)) -> (u64, u64, u64) {
     if queue > threshold {
         let first = limit.saturating_sub(threshold).min(threshold);
@@ -23,7 +23,7 @@ fn next(threshold: u64, limit: u64, queue: u64, (state, x, releases): (u64, u64,
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
-    /// A queue that a departure shortens by one and arrivals lengthen, of which the program sees one between two departures.
+    /// Each departure shortens the queue by one. The program sees one arrival between two departures.
     #[test]
     fn states_follow_the_queue(threshold in 0_u64..60, limit in 0_u64..200, arrivals in prop::collection::vec(0_u64..3, 3000)) {
         let mut bench = Bench::new("abq");
@@ -31,10 +31,10 @@ proptest! {
         bench.set_default("marking", "mark_above", &[(1 << 19) - 1]);
         let packet = Packet::tcp((1, 1000), (2, 80), 0x10, b"data");
         let (mut queue, mut expected) = (0, (US, 0, 0));
-        for (at, came) in arrivals.into_iter().enumerate() {
-            let more = if at % 500 < 250 { came } else { came / 2 };
+        for (at, arrived) in arrivals.into_iter().enumerate() {
+            let arrived = if at % 500 < 250 { arrived } else { arrived / 2 };
             expected = next(threshold, limit, queue + 1, expected);
-            queue = (queue + more).saturating_sub(1);
+            queue = (queue + arrived).saturating_sub(1);
             expected = next(threshold, limit, queue, expected);
             let left = queue.try_into().unwrap();
             let seen = Queue { found: left, left, waited_us: 0 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The buckets of labs/controller/balance.p4: CRC-32 of a flow's addresses and ports, whatever they are.
+//! The buckets of labs/controller/balance.p4: CRC-32 of a flow's addresses and ports.
 
 use crate::bench::{Bench, Packet, Queue};
 use qbed_p4engine::program::Match;
@@ -32,7 +32,7 @@ fn bucket_is_the_hash(bench: &mut Bench, frame: &[u8], flow: &[u8]) -> u32 {
 
 #[test]
 fn buckets_are_hashes_of_the_addresses_that_a_packet_has() {
-    let mut bench = Bench::of("labs/controller/balance.json");
+    let mut bench = Bench::load("labs/controller/balance.json");
     let prefix = vec![0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     bench.insert("ipv6_routes", vec![Match::Lpm { value: prefix, length: 16 }], "route", &[2, 1, 0]);
     let mut buckets = std::collections::BTreeSet::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program with its queue in the test's hands, and packets for it.
+//! A program with a queue that the test controls, and packets for it.
 
 use qbed_p4engine::control::{Answer, Entry, Request, Target};
 use qbed_p4engine::packet::{Arrival, Decision, Departure, Forward, Instance, Shell};
@@ -7,7 +7,7 @@ use qbed_p4engine::program::{ActionCall, Match, Program};
 use qbed_p4engine::{Context, Engine};
 use qbed_p4switch::load::load;
 
-/// What egress sees of the queue.
+/// The queue's lengths at arrival and departure, and the waiting time of a packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Queue {
     pub found: u32,
@@ -15,20 +15,20 @@ pub struct Queue {
     pub waited_us: u64,
 }
 
-/// What became of a packet.
+/// Result of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     Dropped,
     Sent { port: u16, bytes: Vec<u8>, cloned: bool },
 }
 
-/// The random numbers that a test wants.
+/// A shell with a fixed random number.
 #[derive(Default)]
-pub struct Surroundings {
+pub struct TestShell {
     pub random: u64,
 }
 
-impl Shell for Surroundings {
+impl Shell for TestShell {
     fn random(&mut self) -> u64 {
         self.random
     }
@@ -42,21 +42,21 @@ impl Shell for Surroundings {
 pub struct Bench {
     engine: Engine,
     context: Context,
-    pub shell: Surroundings,
+    pub shell: TestShell,
 }
 
 impl Bench {
-    /// Of a scheme. IPv4's 10.0.N.0/24 is behind port N, which has no addresses of its own.
+    /// Load a scheme's program. 10.0.N.0/24 is routed to port N.
     pub fn new(scheme: &str) -> Self {
-        Self::of(&format!("schemes/{scheme}/p4/{scheme}.json"))
+        Self::load(&format!("schemes/{scheme}/p4/{scheme}.json"))
     }
 
-    /// A program of the repository, with the routes that `new` gives a scheme's.
-    pub fn of(path: &str) -> Self {
+    /// Load a program of the repository, with the routes of `new`.
+    pub fn load(path: &str) -> Self {
         let path = format!("{}/../../{path}", std::env::var("CARGO_MANIFEST_DIR").unwrap());
         let engine = Engine::load(load(&std::fs::read(path).unwrap()).unwrap()).unwrap();
         let context = engine.context();
-        let mut bench = Self { engine, context, shell: Surroundings::default() };
+        let mut bench = Self { engine, context, shell: TestShell::default() };
         for port in 1..=3_u8 {
             let matches = vec![Match::Lpm { value: vec![10, 0, port, 0], length: 24 }];
             bench.insert("ipv4_routes", matches, "route", &[port.into(), 1, 0]);
@@ -120,22 +120,22 @@ impl Bench {
         }
     }
 
-    /// A packet that comes in by `port`, and stays in its queue.
+    /// A packet arrives at `port` and stays in its queue.
     pub fn arrive(&mut self, port: u16, packet: &[u8], now_us: u64) -> Decision {
         let length = packet.len().try_into().unwrap();
-        let arrival = Arrival { port, length, now_us, instance: Instance::Normal, kept: None };
+        let arrival = Arrival { port, length, now_us, instance: Instance::Normal, preserved: None };
         self.engine.ingress(&mut self.context, packet, &arrival, &mut self.shell)
     }
 
-    /// A packet that comes in by `port` and leaves its queue at `now_us`.
+    /// A packet arrives at `port` and leaves its queue at `now_us`.
     pub fn pass(&mut self, port: u16, packet: &[u8], now_us: u64, queue: Queue) -> Fate {
-        let came_us = now_us - queue.waited_us;
-        let decision = self.arrive(port, packet, came_us);
+        let arrived_us = now_us - queue.waited_us;
+        let decision = self.arrive(port, packet, arrived_us);
         let Forward::Unicast { port, .. } = decision.forward else { return Fate::Dropped };
         let departure = Departure {
             port,
             now_us,
-            enqueued_us: came_us,
+            enqueued_us: arrived_us,
             enqueued_depth: queue.found,
             dequeued_depth: queue.left,
         };
@@ -148,7 +148,7 @@ impl Bench {
         Fate::Sent { port, bytes, cloned: decision.clone.or(emission.clone).is_some() }
     }
 
-    /// Clones of session 1 have somewhere to go.
+    /// Send clones of session 1 to port 510.
     pub fn open_session(&mut self) {
         let replicas = vec![qbed_p4engine::control::Replica { port: 510, instance: 0 }];
         let clone = qbed_p4engine::control::CloneSession { replicas, truncate_bytes: 0 };
@@ -156,14 +156,14 @@ impl Bench {
     }
 }
 
-fn folded(words: impl Iterator<Item = u32>) -> u16 {
+fn fold(words: impl Iterator<Item = u32>) -> u16 {
     let sum: u32 = words.sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
 pub fn ones_sum(bytes: &[u8]) -> u16 {
-    folded(bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0))))
+    fold(bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0))))
 }
 
 /// An IPv4 packet, from 10.0.N.1 to 10.0.M.1, in a frame of zero addresses.
@@ -194,12 +194,12 @@ impl Packet {
         [&[0; 12], &[8, 0][..], &ip, &self.transport].concat()
     }
 
-    /// As it leaves a switch that does nothing but forward.
+    /// The frame after plain forwarding.
     pub fn forwarded(&self) -> Vec<u8> {
         Self { hops: self.hops - 1, ..self.clone() }.frame()
     }
 
-    /// As it leaves by the port that leads there.
+    /// The result of plain forwarding to its port.
     pub fn sent(&self) -> Fate {
         Fate::Sent { port: self.to.into(), bytes: self.forwarded(), cloned: false }
     }

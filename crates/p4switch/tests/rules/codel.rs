@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CoDel as Linux has it (include/net/codel_impl.h), in microseconds.
+//! A model of Linux's CoDel (include/net/codel_impl.h) in microseconds.
 
 use crate::bench::{Bench, Packet, Queue};
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ impl Codel {
         now > self.first_above
     }
 
-    /// Whether this packet signals: as if all were ECN-capable.
+    /// Whether CoDel marks this packet, if all packets are ECN-capable.
     pub fn signals(&mut self, now: u64, queue: Queue) -> bool {
         let above = self.above(now, queue);
         if self.dropping {
@@ -72,16 +72,16 @@ impl Codel {
     }
 }
 
-/// Times between packets, and queues that stay long for a while, with single packets that did not wait.
+/// Departure times and queues. The queue stays long for a while, except for single packets.
 pub fn traffic(packets: usize) -> impl Strategy<Value = Vec<(u64, Queue)>> {
     let gap = prop_oneof![40 => 1_u64..40, 1 => 100_u64..60_000];
     let calm = (gap, 0_u64..500, 0_u32..300);
     prop::collection::vec((calm, 0_u32..200), packets).prop_map(|steps| {
         let (mut now, mut long) = (10_000, false);
-        let step = |((gap, waited, left), turn): ((u64, u64, u32), u32)| {
-            long ^= turn == 0;
+        let step = |((gap, waited, left), event): ((u64, u64, u32), u32)| {
+            long ^= event == 0;
             now += gap;
-            let waited_us = if long && turn != 1 { waited + 300 } else { waited };
+            let waited_us = if long && event != 1 { waited + 300 } else { waited };
             (now, Queue { found: left, left, waited_us })
         };
         steps.into_iter().map(step).collect()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The schemes' programs against their rules: queues, times and random numbers are the test's, packet by packet.
+//! The schemes' programs against models of the kernel's switch or of the paper, packet by packet. The test controls
+//! queues, time and random numbers.
 //!
-//! Each rule is written once more, as the kernel's switch or the paper has it. What a queue's length does not matter for
-//! is in schemes/*/p4/tests/*.stf.
+//! Tests that do not depend on a queue are in schemes/*/p4/tests/*.stf.
 
 mod abq;
 mod balance;

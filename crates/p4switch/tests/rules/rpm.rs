@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reverse path congestion marking: Algorithm 1 and what schemes/rpm/README.md adds, with few registers for many flows.
+//! Reverse path congestion marking: Algorithm 1 with the additions of schemes/rpm/README.md, with few registers for
+//! many flows.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +23,10 @@ fn crc(bytes: &[u8], polynomial: u32, start: u32) -> u32 {
     })
 }
 
-/// Of a host and its port to another's.
+/// Host and port of the source and of the destination.
 type Flow = ((u8, u16), (u8, u16));
 
-/// A flow's register, and what identifies the flow in it.
+/// Index and signature of a flow's register.
 fn register((from, to): Flow) -> (u64, u32) {
     let key = [&[10, 0, from.0, 1, 10, 0, to.0, 1][..], &from.1.to_be_bytes(), &to.1.to_be_bytes()].concat();
     let signature = !crc(&key, 0xedb8_8320, u32::MAX);
@@ -44,15 +45,15 @@ struct Register {
 struct Rpm {
     registers: BTreeMap<u64, Register>,
     codel: Codel,
-    books: BTreeMap<&'static str, u64>,
+    counters: BTreeMap<&'static str, u64>,
 }
 
 impl Rpm {
-    fn count(&mut self, what: &'static str, by: u64) {
-        *self.books.entry(what).or_default() += by;
+    fn count(&mut self, name: &'static str, by: u64) {
+        *self.counters.entry(name).or_default() += by;
     }
 
-    /// The ECN bits with which a packet leaves; None: it is dropped.
+    /// The ECN bits of a departing packet. None if it is dropped.
     fn departure(&mut self, flow: Flow, ecn: u8, tcp: bool, now: u64, queue: Queue) -> Option<u8> {
         if !self.codel.signals(now, queue) {
             return Some(ecn);
@@ -89,7 +90,7 @@ impl Rpm {
         }
     }
 
-    /// Whether the segment, of this flow, gets ECE.
+    /// Whether an arriving segment gets ECE.
     fn arrival(&mut self, (from, to): Flow, flags: u8, now: u64) -> bool {
         if flags & (SYN | RST) != 0 {
             self.end((from, to));
@@ -131,27 +132,34 @@ impl Rpm {
     }
 }
 
-/// TCP's checksum with a pseudo header, but for what stands in its field.
+/// Sum of the segment with its checksum. A correct update of the checksum keeps it.
 fn residue(packet: &Packet) -> u16 {
     ones_sum(&packet.transport)
 }
 
 fn flags(acknowledges: bool) -> impl Strategy<Value = u8> {
     let of = |flags| Just(flags);
-    let most = if acknowledges { [ACK, ACK | ECE, 0x18] } else { [0, 0x08, 0x08] };
-    prop_oneof![30 => of(most[0]), 3 => of(most[1]), 5 => of(most[2]), 1 => of(ACK | SYN), 1 => of(ACK | RST), 1 => of(SYN),
+    let common = if acknowledges { [ACK, ACK | ECE, 0x18] } else { [0, 0x08, 0x08] };
+    prop_oneof![30 => of(common[0]), 3 => of(common[1]), 5 => of(common[2]), 1 => of(ACK | SYN), 1 => of(ACK | RST), 1 => of(SYN),
         1 => of(RST), 2 => of(ACK | FIN), 1 => of(ACK)]
 }
 
-/// Port, ECN, flags and whether it is TCP; data from host 1 to 2, or acknowledgements of them.
-type What = (u16, u8, u8, bool, bool);
+/// A data packet from host 1 to 2, or an acknowledgement from 2 to 1.
+#[derive(Debug)]
+struct Step {
+    port: u16,
+    ecn: u8,
+    flags: u8,
+    is_data: bool,
+    is_tcp: bool,
+}
 
-fn packets(count: usize) -> impl Strategy<Value = Vec<What>> {
+fn packets(count: usize) -> impl Strategy<Value = Vec<Step>> {
     let ecn = prop_oneof![1 => Just(0_u8), 10 => Just(1), 10 => Just(2), 1 => Just(3)];
     let tcp = prop::bool::weighted(0.95);
     let one = (1000_u16..1024, ecn, tcp, prop::bool::weighted(0.6));
-    let one = one.prop_flat_map(|(port, ecn, tcp, is_data)| {
-        flags(!is_data).prop_map(move |flags| (port, ecn, flags, is_data, tcp))
+    let one = one.prop_flat_map(|(port, ecn, is_tcp, is_data)| {
+        flags(!is_data).prop_map(move |flags| Step { port, ecn, flags, is_data, is_tcp: is_tcp || !is_data })
     });
     prop::collection::vec(one, count)
 }
@@ -159,21 +167,20 @@ fn packets(count: usize) -> impl Strategy<Value = Vec<What>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
     #[test]
-    fn decisions_wait_for_the_flows_acknowledgements(times in traffic(4000), what in packets(4000)) {
+    fn acknowledgements_carry_decisions(times in traffic(4000), steps in packets(4000)) {
         let mut bench = Bench::new("rpm");
         bench.set_default("codel", "law", &[TARGET_US, INTERVAL_US]);
         bench.set_default("rpm", "registers", &[MASK, TIMEOUT_US, 0]);
         let mut rpm = Rpm::default();
-        for ((now, queue), (port, ecn, flags, is_data, tcp)) in times.into_iter().zip(what) {
-            let (here, there) = if is_data { ((1, port), (2, 80)) } else { ((2, 80), (1, port)) };
-            let tcp = tcp || !is_data;
-            let mut packet = Packet { ecn: if is_data { ecn } else { 0 }, ..Packet::tcp(here, there, flags, b"data") };
-            packet.protocol = if tcp { 6 } else { 132 };
-            let marked = tcp && rpm.arrival((here, there), flags, now);
-            // what acknowledges comes when it leaves: time does not go back
+        for ((now, queue), Step { port, ecn, flags, is_data, is_tcp }) in times.into_iter().zip(steps) {
+            let (from, to) = if is_data { ((1, port), (2, 80)) } else { ((2, 80), (1, port)) };
+            let mut packet = Packet { ecn: if is_data { ecn } else { 0 }, ..Packet::tcp(from, to, flags, b"data") };
+            packet.protocol = if is_tcp { 6 } else { 132 };
+            let marked = is_tcp && rpm.arrival((from, to), flags, now);
+            // An acknowledgement does not wait: its arrival would be earlier than the previous packet.
             let queue = if is_data && flags & ACK == 0 { queue } else { Queue::default() };
-            let left = if is_data { rpm.departure((here, there), ecn, tcp, now, queue) } else { Some(0) };
-            let got = bench.pass(u16::from(here.0), &packet.frame(), now, queue);
+            let left = if is_data { rpm.departure((from, to), ecn, is_tcp, now, queue) } else { Some(0) };
+            let got = bench.pass(u16::from(from.0), &packet.frame(), now, queue);
             let Some(ecn) = left else {
                 prop_assert_eq!(got, Fate::Dropped);
                 continue;
@@ -182,7 +189,7 @@ proptest! {
             let Fate::Sent { ref bytes, .. } = got else { panic!("{got:?}") };
             if marked {
                 let carried = Packet { transport: bytes[34..].to_vec(), ..packet.clone() };
-                prop_assert_eq!(residue(&carried), residue(&packet), "the checksum covers what changed");
+                prop_assert_eq!(residue(&carried), residue(&packet), "the checksum is updated");
                 expected.transport[13] |= ECE;
                 expected.transport[16..18].copy_from_slice(&carried.transport[16..18]);
             }
@@ -190,7 +197,7 @@ proptest! {
         }
         let pending: u64 = rpm.registers.values().map(|register| register.pending).sum();
         for name in ["dropped", "marked", "ce_arrived", "collisions", "forward_marks", "reverse_marks", "ece_already_set"] {
-            let counted = rpm.books.get(name).copied().unwrap_or_default();
+            let counted = rpm.counters.get(name).copied().unwrap_or_default();
             prop_assert_eq!(bench.counter(name, 2), counted, "{}", name);
         }
         let balance = ["forward_marks", "ce_arrived", "reverse_marks", "ece_already_set"];
@@ -199,9 +206,9 @@ proptest! {
     }
 }
 
-/// A client's port is used again: of its earlier connection nothing is left, in either direction.
+/// A connection with reused ports starts without the decisions of the previous one, in both directions.
 #[test]
-fn a_new_connection_of_the_same_ports_begins_at_zero() {
+fn a_new_connection_with_the_same_ports_has_no_decisions() {
     let (client, server) = ((1, 5000), (2, 80));
     let full = Queue { found: 9, left: 9, waited_us: 1000 };
     for end in [None, Some(RST), Some(RST | ACK)] {
@@ -217,8 +224,8 @@ fn a_new_connection_of_the_same_ports_begins_at_zero() {
         for (from, to) in [(client, server), (server, client)] {
             pass(&mut bench, to, from, ACK, 0, empty);
             for _ in 0..200 {
-                let (got, as_it_came) = pass(&mut bench, from, to, 0, 2, full);
-                assert_eq!(got, as_it_came, "no CE: the decision waits");
+                let (got, unchanged) = pass(&mut bench, from, to, 0, 2, full);
+                assert_eq!(got, unchanged, "no CE: the decision waits");
             }
         }
         let marked = [bench.counter("marked", 2), bench.counter("marked", 1)];
@@ -231,15 +238,15 @@ fn a_new_connection_of_the_same_ports_begins_at_zero() {
             pass(&mut bench, from, to, flags, 0, empty);
         }
         for (from, to) in [(client, server), (server, client)] {
-            let (got, as_it_came) = pass(&mut bench, from, to, ACK, 0, empty);
-            assert_eq!(got, as_it_came, "no ECE of the earlier connection");
+            let (got, unchanged) = pass(&mut bench, from, to, ACK, 0, empty);
+            assert_eq!(got, unchanged, "no ECE of the earlier connection");
         }
         assert_eq!([bench.register("cleared", 2), bench.register("cleared", 1)], marked);
     }
 }
 
 #[test]
-fn with_one_register_a_port_any_acknowledgement_of_it_carries_a_decision() {
+fn with_one_register_per_port_any_acknowledgement_carries_a_decision() {
     let mut bench = Bench::new("rpm");
     bench.set_default("codel", "law", &[TARGET_US, INTERVAL_US]);
     bench.set_default("rpm", "registers", &[MASK, TIMEOUT_US, 1]);
@@ -252,7 +259,7 @@ fn with_one_register_a_port_any_acknowledgement_of_it_carries_a_decision() {
     }
     assert_eq!((bench.counter("marked", 2), bench.counter("forward_marks", 2)), (1, 0));
     bench.pass(3, &acknowledgement(5), 14_000, Queue::default());
-    assert_eq!(bench.counter("reverse_marks", 2), 0, "it came in by another port");
+    assert_eq!(bench.counter("reverse_marks", 2), 0, "it arrived at another port");
     bench.pass(2, &acknowledgement(6), 14_001, Queue::default());
     assert_eq!(bench.counter("reverse_marks", 2), 1);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
  * The congestion header, which follows UDP and carries signals between hosts
- * and switches. docs/wire-format.md describes the protocol;
+ * and switches. docs/formats.md section 6 describes the protocol;
  * tests/wire/vectors.json holds test vectors for all implementations.
  *
  * Network byte order. A packet has this header if it is UDP, one of its ports

@@ -18,9 +18,9 @@ from qbed.base.json_files import FILES
 from qbed.runs.executor import OutcomeLog, interruptible
 from qbed.runs.queued import needed_store
 from qbed.runs.worker import Outcome, Task, Worker
-from qbed.store.cell_store import cell_key
-from qbed.store.queue import Queue
-from qbed.store.run_folder import RunFolder
+from qbed.storage.cell_store import cell_key
+from qbed.storage.queue import Queue
+from qbed.storage.run_folder import RunFolder
 from qbed.substrates import Limits, substrate
 
 LOOK_EVERY_S = 1.0

@@ -25,8 +25,8 @@ from qbed.base.json_files import FILES
 from qbed.runs.executor import RunAbortedError
 from qbed.runs.executor.command import CommandError, Returned, command_of
 from qbed.runs.queued import needed_store
-from qbed.store.checksums import CELL_ROW, DamagedError, cell_damages, read_cell_record
-from qbed.store.queue import Queue
+from qbed.storage.checksums import CELL_ROW, DamagedError, cell_damages, read_cell_record
+from qbed.storage.queue import Queue
 from qbed.substrates import Limits
 
 RESOURCE = "cell"

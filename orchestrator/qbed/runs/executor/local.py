@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from qbed.base.processes import ignore
 from qbed.runs.executor import OutcomeLog, interruptible
 from qbed.runs.worker import Outcome, Task, serve
-from qbed.store.run_folder import RunFolder
+from qbed.storage.run_folder import RunFolder
 
 STOP_S = 15.0
 

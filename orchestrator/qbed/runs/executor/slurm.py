@@ -18,7 +18,7 @@ from pathlib import Path
 
 from qbed.runs.executor import RunAbortedError
 from qbed.runs.executor.command import CommandError, Returned, command_of
-from qbed.store.queue import Queue
+from qbed.storage.queue import Queue
 from qbed.substrates import Limits
 
 MOST_TRIES = 4

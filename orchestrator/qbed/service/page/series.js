@@ -12,7 +12,6 @@ export class Series {
     this.bytes = new Float64Array(size);   // mean times its duration
     this.ns = new Float64Array(size);      // how much of a column is known
     this.sent = new Float64Array(size);    // bytes
-    this.packets = new Float64Array(size); // that left
     this.most = new Float64Array(cell.queues.length);
     this.highest = 1;
     this.end = 0;                          // columns that have come
@@ -30,7 +29,6 @@ export class Series {
       this.bytes[at] += batch.mean[i] * batch.ns[i];
       this.ns[at] += batch.ns[i];
       this.sent[at] += batch.dequeued_bytes[i];
-      this.packets[at] += batch.dequeued[i];
       if (batch.max[i] > this.most[queue]) this.most[queue] = batch.max[i];
       if (batch.max[i] > this.highest) this.highest = batch.max[i];
       if (batch.bin[i] >= this.end) this.end = batch.bin[i] + 1;
@@ -64,12 +62,12 @@ export class Series {
     return [times, least, mean, most];
   }
 
-  // Bits a second that left a queue, over the last columns; each packet costs so many bytes more on the wire.
-  pace(queue, overhead, columns = 8) {
+  // Bits per second that left a queue, over the last columns.
+  pace(queue, columns = 8) {
     let sent = 0, ns = 0;
     for (let column = Math.max(0, this.end - columns); column < this.end; column++) {
       const at = queue * COLUMNS + column;
-      sent += this.sent[at] + overhead * this.packets[at];
+      sent += this.sent[at];
       ns += this.ns[at];
     }
     return ns ? sent * 8e9 / ns : 0;

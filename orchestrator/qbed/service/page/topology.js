@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The topology, and on each link how full its busier direction is: the bytes of the frames that left the queue, with what
-// each costs on the wire (`overhead`), of the link's rate. The overhead of an ended cell is unknown, and left out.
+// The topology, and the load of each link in its busier direction: the bytes of the frames that left the queue, as a
+// share of the link's rate.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const MOST_NODES = 300, WIDTH = 900, HEIGHT = 380;
@@ -70,7 +70,7 @@ export class Topology {
     this.drawn = this.series.version;
     const {nodes} = this.series.cell;
     for (const {link, line, title} of this.lines) {
-      const bps = Math.max(...link.queues.map(queue => this.series.pace(queue, link.overhead_bytes)));
+      const bps = Math.max(...link.queues.map(queue => this.series.pace(queue)));
       const load = Math.min(1, bps / link.rate_bps);
       line.setAttribute('stroke-width', 1.5 + 6 * load);
       line.setAttribute('stroke', load > 0.9 ? '#d55e00' : load > 0.5 ? '#e69f00' : load > 0.01 ? '#0072b2' : '#9aa5b1');

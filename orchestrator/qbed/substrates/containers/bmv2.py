@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from qbed.network.frames import ETHERNET_BYTES
-from qbed.plan.model import Pipeline, Plan
-from qbed.plan.pipelines import BMV2
+from qbed.plan.model import Plan
+from qbed.plan.p4_switch import BMV2
+from qbed.plan.pipeline import Pipeline
 from qbed.plan.queue import KernelQdisc
 from qbed.substrates import SubstrateError
 from qbed.substrates.containers.engine import Container, Engine
@@ -53,7 +54,7 @@ def containers(plan: Plan) -> dict[str, str]:
 
 def unsupported(pipeline: Pipeline) -> str | None:
     """The feature that a program needs and BMv2 or P4Runtime does not have; None if there is none."""
-    if pipeline.parking:
+    if pipeline.recirculation:
         return "has no port without a link"
     return "does not take registers by P4Runtime" if pipeline.registers else None
 

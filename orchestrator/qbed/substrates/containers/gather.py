@@ -20,7 +20,7 @@ from qbed.substrates import CellError
 from qbed.substrates.containers import NAME
 from qbed.substrates.containers.folder import NODES, OUT
 from qbed.substrates.containers.placement import Placement
-from qbed.telemetry import probes
+from qbed.telemetry import flow_samples, probes
 from qbed.telemetry.console import console_tail
 from qbed.telemetry.exchanges import EXCHANGES, read_exchanges
 from qbed.telemetry.records import RAW_FILES, read_done, read_rows
@@ -29,7 +29,7 @@ from qbed.telemetry.wall import FILE, FRAMES, NODE_FILE
 RECEIVER_FIELDS = ("end_ns", "received_bytes", "segments_received")
 """The fields of a flow that its receiver measures."""
 SHOWN = 3
-TCP_INFO, RATES, ROUTES, PROGRAMS = "tcpinfo.ndjson", "rates.ndjson", "routes.ndjson", "programs.ndjson"
+ROUTES, PROGRAMS = "routes.ndjson", "programs.ndjson"
 WINDOWS, STATISTICS = "windows.ndjson", "statistics.ndjson"
 
 CHUNK_RECORDS = 1 << 16
@@ -42,10 +42,6 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
     out.mkdir(exist_ok=True)
     end_ns = _ends(folder, plan, parts)
     _write(out / "flows.ndjson", merged_flows(plan, parts))
-    if plan.flow_interval_ns:
-        for name in (TCP_INFO, *([RATES] if any((part / RATES).exists() for part in parts) else [])):
-            series = (read_rows(part / name) for part in parts)
-            _write(out / name, heapq.merge(*series, key=lambda row: (row["time_ns"], row["flow"])))
     if plan.windows:
         rows = (read_rows(part / WINDOWS) for part in parts)
         _write(out / WINDOWS, heapq.merge(*rows, key=lambda row: (row["time_ns"], row["flow"])))
@@ -60,8 +56,9 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
         rows = (read_rows(part / PROGRAMS) for part in parts)
         _write(out / PROGRAMS, heapq.merge(*rows, key=lambda row: row["launch"]))
     _join(out / "taps.bin", parts)
-    _order(out / probes.FILE, parts, _probes, "returned_ns")
-    _order(out / EXCHANGES, parts, read_exchanges, "end_ns")
+    _order(out / flow_samples.FILE, parts, _flow_samples, ("time_ns", "id"))
+    _order(out / probes.FILE, parts, _probes, ("returned_ns",))
+    _order(out / EXCHANGES, parts, read_exchanges, ("end_ns",))
     counters = merged_counters(plan, [_json(part / "counters.json") for part in parts], placement.host_kernel)
     (out / "counters.json").write_text(json.dumps(counters))
     for part in parts:
@@ -173,18 +170,26 @@ def _join(whole: Path, parts: list[Path]) -> None:
                     shutil.copyfileobj(stream, into)
 
 
-def _order(whole: Path, parts: list[Path], read: Callable[[Path], Iterator[npt.NDArray[Any]]], ended: str) -> None:
-    """The parts' records of that name, if there are any, in the order of their ends; those without one come last."""
+def _order(
+    whole: Path, parts: list[Path], read: Callable[[Path], Iterator[npt.NDArray[Any]]], fields: tuple[str, ...]
+) -> None:
+    """The parts' records of that name, if there are any, sorted by `fields`; those without the first one come last."""
     files = [part / whole.name for part in parts if (part / whole.name).exists()]
     if batches := [batch for file in files for batch in read(file)]:
         records = np.concatenate(batches)
         del batches
-        order = np.lexsort((records[ended], records[ended] == np.iinfo(np.int64).min))
+        order = np.lexsort(
+            (*(records[name] for name in reversed(fields)), records[fields[0]] == np.iinfo(np.int64).min)
+        )
         with whole.open("wb") as into:
             for begin in range(0, len(order), CHUNK_RECORDS):
                 into.write(records[order[begin : begin + CHUNK_RECORDS]].data)
     elif files:
         whole.touch()
+
+
+def _flow_samples(path: Path) -> Iterator[npt.NDArray[Any]]:
+    return (records.view(flow_samples.ANY_DTYPE) for _, records in flow_samples.read_flow_samples(path))
 
 
 def _probes(path: Path) -> Iterator[npt.NDArray[Any]]:

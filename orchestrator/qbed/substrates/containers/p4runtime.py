@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from qbed.plan.model import P4Program, Pipeline
+from qbed.p4.entry import Masked, Match, Prefix, Range
+from qbed.plan.pipeline import P4Program, Pipeline
 from qbed.substrates import SubstrateError
 
 if TYPE_CHECKING:
@@ -90,16 +91,20 @@ def _entities(pipeline: Pipeline) -> Iterator[Any]:
         if entry.key is None:
             yield ~finsy.P4TableEntry(entry.table, action=action, is_default_action=True)
         else:
-            match = finsy.P4TableMatch(_key(entry.key))
+            match = finsy.P4TableMatch({name: _match(value) for name, value in entry.key.items()})
             yield +finsy.P4TableEntry(entry.table, match=match, action=action, priority=entry.priority)
 
 
-def _key(key: dict[str, int | str]) -> dict[str, int | str]:
-    """Masks and ranges as finsy writes them."""
-    return {
-        name: value.replace("&&&", "/&").replace("..", "...") if isinstance(value, str) else value
-        for name, value in key.items()
-    }
+def _match(match: Match) -> int | tuple[int, int]:
+    """Convert a match to finsy's form."""
+    match match:
+        case Prefix(value, prefix):
+            return value, prefix
+        case Masked(value, mask):
+            return value, mask
+        case Range(low, high):
+            return low, high
+    return match
 
 
 def _first(error: P4ClientError, entities: list[Any]) -> str:

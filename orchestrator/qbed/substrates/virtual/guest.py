@@ -54,7 +54,7 @@ def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd
 def may_use_ipv6(plan: Plan) -> bool:
     """Whether a cell may have a use for IPv6: by its addresses, its user's sysctls, or a program of whatever kind.
 
-    To a thousand nodes that never speak it, it is half of their set-up and a third of their memory (docs/decisions.md).
+    To a thousand nodes that never speak it, it is half of their set-up and a third of their memory (docs/decisions).
     """
     return has_programs(plan) or any(_sets_ipv6(node.sysctls) for node in plan.nodes)
 

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A substrate that brings nothing to life: it replays what a run with `--keep` recorded."""
+"""A substrate that replays the cells of a run with `--keep`."""
 
 NAME = "replay"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded cells, found by their plans in the run folder of the environment's QBED_RECORDED."""
+"""Recorded cells, found by their plans in the run folder that the variable QBED_RECORDED names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from qbed.substrates import (
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedCell:
     """A recorded cell."""
 
     work: Path
@@ -39,7 +39,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Replay:
-    """A `qbed.substrates.Substrate`."""
+    """The substrate: an implementation of `qbed.substrates.Substrate`."""
 
     recorded: Path
     name: str = "replay"
@@ -47,14 +47,14 @@ class Replay:
     cells_at_once: int | None = None
     provenance: dict[str, Any] | None = None
 
-    def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Recorded:
+    def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> RecordedCell:
         for work in sorted(self.recorded.glob("cells/*/work")):
             if (work / "plan.json").read_text() == plan.dumps():
-                return Recorded(work, folder)
+                return RecordedCell(work, folder)
         raise CellError("this plan was not recorded")
 
     def check_name_free(self, name: str) -> None:
-        """No lab is ever up."""
+        """Accept any name, as no lab can be up."""
 
     def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> UpReport:
         raise SubstrateError("a recording cannot be brought up")

@@ -2,10 +2,10 @@
 //! A flow of the module `qrate`: the state of its local ends, and its record.
 
 use crate::netlink::rate::FlowState;
+use crate::results::flow_samples::Values;
 use crate::results::flows::{FlowRecord, SenderCounters, Status};
 use crate::workload::ports::LocalFlow;
 use crate::world::World;
-use serde::Serialize;
 
 pub struct Flow {
     pub local: LocalFlow,
@@ -70,42 +70,20 @@ impl From<FlowState> for SenderCounters {
     }
 }
 
-/// A row of `rates.ndjson`: the state of a sender at one instant.
-#[derive(Debug, Serialize)]
-pub struct RateRow {
-    flow: u32,
-    time_ns: i64,
-    rate_bps: u64,
-    rtt_ns: Option<u64>,
-    min_rtt_ns: Option<u64>,
-    signal: Option<u64>,
-    feedbacks: u64,
-    sent_bytes: u64,
-    acked_bytes: u64,
-    inflight_bytes: u64,
-    retransmits: u64,
-    timeouts: u32,
-}
-
-impl RateRow {
-    /// `has_signal`: whether the flow's controller uses a signal of switches.
-    pub fn new(time_ns: i64, sender: &FlowState, has_signal: bool) -> Self {
-        Self {
-            flow: sender.flow,
-            time_ns,
-            rate_bps: sender.rate_bps,
-            rtt_ns: sender.rtt_ns,
-            min_rtt_ns: sender.min_rtt_ns,
-            // Saturated to the range of the table's column (i64).
-            signal: sender.signal.filter(|_| has_signal).map(|signal| signal.min(i64::MAX as u64)),
-            feedbacks: sender.feedbacks,
-            sent_bytes: sender.sent_bytes,
-            acked_bytes: sender.acked_bytes,
-            inflight_bytes: sender.inflight_bytes,
-            retransmits: sender.lost_packets,
-            timeouts: sender.timeouts,
-        }
-    }
+/// The values of a flow sample. `has_signal`: whether the flow's controller uses a signal of switches.
+pub fn sample_values(sender: &FlowState, has_signal: bool) -> Values {
+    [
+        Some(sender.rate_bps),
+        sender.rtt_ns,
+        sender.min_rtt_ns,
+        sender.signal.filter(|_| has_signal),
+        Some(sender.feedbacks),
+        Some(sender.sent_bytes),
+        Some(sender.acked_bytes),
+        Some(sender.inflight_bytes),
+        Some(sender.lost_packets),
+        Some(sender.timeouts.into()),
+    ]
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use crate::netlink::{Batch, Netlink};
 use crate::plan::controller::Signal;
 use crate::plan::workload::{Connect, Workload};
 use crate::plan::Plan;
-use crate::results::files;
+use crate::results::flow_samples::Kind;
 use crate::results::flows::FlowRecord;
-use crate::transport::rate::flow::{Flow, RateRow};
+use crate::transport::rate::flow::{sample_values, Flow};
 use crate::transport::{NumberedFlow, Transport, TransportKind};
 use crate::workload::ports::{self, LocalFlow};
 use crate::world::token::{Part, Token, Topic};
@@ -22,8 +22,6 @@ use nix::sys::epoll::EpollFlags;
 use serde::Deserialize;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{BufWriter, Write};
 
 pub const KIND: TransportKind = TransportKind {
     name: "rate",
@@ -71,7 +69,6 @@ struct Rate {
     sockets: BTreeMap<usize, Netlink>,
     /// Nodes that may have active senders.
     active: BTreeSet<usize>,
-    series: Option<BufWriter<File>>,
 }
 
 impl Rate {
@@ -80,7 +77,6 @@ impl Rate {
         let (starts, samples) = (world.topic(part), world.topic(part));
         let parse = |workload: &Workload| (workload.transport == KIND.name).then(|| workload.settings());
         let settings: Vec<Option<_>> = world.plan.workloads.iter().map(parse).collect();
-        let in_use = settings.iter().any(Option::is_some);
         let flow = |local: LocalFlow| {
             let Some(Ok(Settings { payload_bytes })) = settings[local.spec.workload] else {
                 unreachable!("`check` has parsed the settings")
@@ -89,7 +85,6 @@ impl Rate {
         };
         let flows: Vec<Flow> =
             ports::local_flows_with_ports(world.placement, flows, FIRST_PORT).into_iter().map(flow).collect();
-        let sampled = world.plan.flow_interval_ns > 0 && in_use;
         let mut rate = Self {
             starts,
             samples,
@@ -99,7 +94,6 @@ impl Rate {
             base_ns: 0,
             sockets: BTreeMap::new(),
             active: BTreeSet::new(),
-            series: sampled.then(|| files::create("rates.ndjson")).transpose()?,
         };
         rate.listen(world)?;
         Ok(rate)
@@ -160,9 +154,9 @@ impl Rate {
         }
     }
 
-    /// Writes one row per active sender, sorted by flow id.
-    fn sample(&mut self, world: &World<'_>) -> Result<()> {
-        let (Some(module), Some(series)) = (self.module, &mut self.series) else { return Ok(()) };
+    /// Writes one record per active sender, sorted by flow id.
+    fn sample(&mut self, world: &mut World<'_>) -> Result<()> {
+        let Some(module) = self.module else { return Ok(()) };
         let mut rows = Vec::new();
         for node in std::mem::take(&mut self.active) {
             let before = rows.len();
@@ -173,13 +167,13 @@ impl Rate {
             }
         }
         rows.sort_by_key(|state| state.flow);
-        let time_ns = world.now_since_epoch();
+        let (plan, time_ns) = (world.plan, world.now_since_epoch());
+        let Some(samples) = &mut world.flow_samples else { return Ok(()) };
         for state in &rows {
             let Some(index) = find(&self.flows, state.flow) else { continue };
-            let controller = &world.plan.nodes[self.flows[index].local.spec.src].controller;
+            let controller = &plan.nodes[self.flows[index].local.spec.src].controller;
             let has_signal = controller.as_ref().is_some_and(|controller| controller.signal != Signal::Rtt);
-            let row = RateRow::new(time_ns, state, has_signal);
-            files::write_line(series, &row).with_context(|| "out/rates.ndjson".into())?;
+            samples.write(Kind::Rate, state.flow, time_ns, sample_values(state, has_signal))?;
         }
         Ok(())
     }
@@ -241,7 +235,7 @@ impl Transport for Rate {
                 world.agenda.add(base_ns + start_ns, self.starts.at(position));
             }
         }
-        if self.series.is_some() {
+        if world.flow_samples.is_some() && self.module.is_some() {
             world.agenda.add(base_ns, self.samples.only());
         }
     }
@@ -266,19 +260,8 @@ impl Transport for Rate {
         Ok(self.flows.iter().filter_map(bytes).collect())
     }
 
-    fn push(&mut self) -> Result<()> {
-        self.series
-            .as_mut()
-            .map_or(Ok(()), |series| series.flush())
-            .with_context(|| "out/rates.ndjson".into())
-    }
-
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
-        self.read_states(world)?;
-        self.series
-            .take()
-            .map_or(Ok(()), |mut series| series.flush())
-            .with_context(|| "out/rates.ndjson".into())
+        self.read_states(world)
     }
 
     fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>> {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `struct tcp_info` of Linux 6.7 and later (include/uapi/linux/tcp.h), and its values in the results.
 
+use crate::results::flow_samples::Values;
 use crate::results::flows::SenderCounters;
 use crate::socket::{self, Pod};
-use serde::Serialize;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -105,9 +105,20 @@ impl TcpInfo {
         self.pacing_rate.checked_mul(8)
     }
 
-    /// Name of the congestion avoidance state (TCP_CA_*).
-    pub fn ca_state_name(&self) -> &'static str {
-        ["open", "disorder", "cwr", "recovery", "loss"].get(usize::from(self.ca_state)).unwrap_or(&"unknown")
+    /// The values of a flow sample.
+    pub fn sample(&self) -> Values {
+        [
+            Some(self.snd_cwnd.into()),
+            self.ssthresh().map(u64::from),
+            self.rtt_ns(),
+            Some(u64::from(self.rttvar_us) * 1000),
+            Some(self.delivery_rate.saturating_mul(8)),
+            self.pacing_bps(),
+            Some(self.bytes_acked),
+            Some(self.total_retrans.into()),
+            Some(self.delivered_ce.into()),
+            Some(self.ca_state.into()),
+        ]
     }
 }
 
@@ -125,47 +136,13 @@ impl From<TcpInfo> for SenderCounters {
     }
 }
 
-/// A row of `tcpinfo.ndjson`.
-#[derive(Debug, Serialize)]
-pub struct InfoRow {
-    flow: u32,
-    time_ns: i64,
-    cwnd: u32,
-    ssthresh: Option<u32>,
-    rtt_ns: Option<u64>,
-    rttvar_ns: u64,
-    delivery_bps: u64,
-    pacing_bps: Option<u64>,
-    acked_bytes: u64,
-    retransmits: u32,
-    ce_marks: u32,
-    state: &'static str,
-}
-
-impl InfoRow {
-    pub fn new(flow: u32, time_ns: i64, info: &TcpInfo) -> Self {
-        Self {
-            flow,
-            time_ns,
-            cwnd: info.snd_cwnd,
-            ssthresh: info.ssthresh(),
-            rtt_ns: info.rtt_ns(),
-            rttvar_ns: u64::from(info.rttvar_us) * 1000,
-            delivery_bps: info.delivery_rate.saturating_mul(8),
-            pacing_bps: info.pacing_bps(),
-            acked_bytes: info.bytes_acked,
-            retransmits: info.total_retrans,
-            ce_marks: info.delivered_ce,
-            state: info.ca_state_name(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::mem::offset_of;
     use std::net::{TcpListener, TcpStream};
+
+    const TCP_CA_OPEN: u8 = 0;
 
     /// Offsets of the kernel's structure.
     #[test]
@@ -188,8 +165,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let info = TcpInfo::read(&OwnedFd::from(stream)).unwrap();
-        assert_eq!((info.total_retrans, info.total_rto, info.ca_state_name()), (0, 0, "open"));
-        assert_eq!(info.ssthresh(), None);
+        assert_eq!((info.total_retrans, info.total_rto, info.ca_state), (0, 0, TCP_CA_OPEN));
+        assert_eq!((info.ssthresh(), info.sample()[1]), (None, None));
         assert!(info.segs_out >= 2 && info.min_rtt_ns().is_some());
     }
 }

@@ -11,11 +11,11 @@ pub mod watermark;
 
 use crate::failure::{Context, Result};
 use crate::plan::workload::Connect;
-use crate::results::files;
+use crate::results::flow_samples::Kind;
 use crate::results::flows::FlowRecord;
 use crate::socket;
 use crate::transport::tcp::flow::{Flow, Phase, Receiver};
-use crate::transport::tcp::info::{InfoRow, TcpInfo};
+use crate::transport::tcp::info::TcpInfo;
 use crate::transport::tcp::listeners::Listeners;
 use crate::transport::{NumberedFlow, Transport, TransportKind, CONNECT_WINDOW_NS, LEAD_TIME_NS};
 use crate::workload::ports;
@@ -26,8 +26,7 @@ use nix::sys::epoll::EpollFlags;
 use serde::Deserialize;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::net::SocketAddr;
 
 pub const KIND: TransportKind = TransportKind {
@@ -75,9 +74,8 @@ struct Tcp {
     topics: Topics,
     flows: Vec<Flow>,
     listeners: Listeners,
-    /// Flows with an open sender, for the time series.
+    /// Flows with an open sender, for the samples.
     active: BTreeSet<u32>,
-    series: Option<BufWriter<File>>,
     /// Congestion control of flows by (workload, source, destination), as read from closed senders.
     controls: HashMap<(usize, usize, usize), String>,
     /// Congestion control by flow, for flows of hosts in `changed_controls`.
@@ -94,8 +92,6 @@ impl Tcp {
         let topics = Topics::new(world, part);
         let flows: Vec<Flow> =
             ports::local_flows(world.placement, flows, FIRST_PORT).into_iter().map(Flow::new).collect();
-        let series =
-            (world.plan.flow_interval_ns > 0).then(|| files::create("tcpinfo.ndjson")).transpose()?;
         let received = flows.iter().map(|flow| &flow.local).filter(|local| local.receives);
         let mut listeners = Listeners::open(world, topics.listeners, received.map(|local| &local.spec))?;
         for (index, Flow { local, .. }) in (0..).zip(&flows) {
@@ -111,7 +107,6 @@ impl Tcp {
             flows,
             listeners,
             active: BTreeSet::new(),
-            series,
             controls: HashMap::new(),
             controls_by_flow: HashMap::new(),
             changed_controls: BTreeMap::new(),
@@ -229,19 +224,16 @@ impl Tcp {
         self.fail_on_error(index, result);
     }
 
-    /// Writes one row per flow with a connected sender.
-    fn sample(&mut self, world: &World<'_>) -> Result<()> {
-        let Some(series) = &mut self.series else {
-            return Ok(());
-        };
+    /// Writes one record per flow with a connected sender.
+    fn sample(&self, world: &mut World<'_>) -> Result<()> {
         let time_ns = world.now_since_epoch();
+        let Some(samples) = &mut world.flow_samples else { return Ok(()) };
         for index in &self.active {
             let flow = &self.flows[*index as usize];
             if let (Some(sender), Some(_)) = (&flow.sender, flow.connected_ns) {
                 let info =
                     TcpInfo::read(sender).with_context(|| format!("flow {}: TCP_INFO", flow.local.id))?;
-                let written = files::write_line(series, &InfoRow::new(flow.local.id, time_ns, &info));
-                written.with_context(|| "out/tcpinfo.ndjson".into())?;
+                samples.write(Kind::Tcp, flow.local.id, time_ns, info.sample())?;
             }
         }
         Ok(())
@@ -308,7 +300,7 @@ impl Transport for Tcp {
                 world.agenda.add(base_ns + stop_ns, topics.stops.at(index));
             }
         }
-        if self.series.is_some() {
+        if world.flow_samples.is_some() {
             world.agenda.add(base_ns, topics.samples.only());
         }
     }
@@ -370,13 +362,6 @@ impl Transport for Tcp {
             .collect()
     }
 
-    fn push(&mut self) -> Result<()> {
-        self.series
-            .as_mut()
-            .map_or(Ok(()), |series| series.flush())
-            .with_context(|| "out/tcpinfo.ndjson".into())
-    }
-
     /// Reads pending bytes of receivers and the counters of open senders.
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
         for index in 0..self.flows.len() as u32 {
@@ -385,10 +370,7 @@ impl Transport for Tcp {
                 self.close_sender(index);
             }
         }
-        self.series
-            .take()
-            .map_or(Ok(()), |mut series| series.flush())
-            .with_context(|| "out/tcpinfo.ndjson".into())
+        Ok(())
     }
 
     fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>> {

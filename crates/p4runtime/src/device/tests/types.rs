@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Types of P4Info that are not the program's, and tables that the program fills.
+//! Types that differ between P4Info and the program, and tables with entries of the program.
 
 use super::*;
 use crate::proto::p4::config::v1::P4Info;
 use crate::testing::{translated, types, with_ids_of};
 
 #[test]
-fn ports_of_a_translated_type_are_the_same_ports() {
+fn ports_have_translated_types() {
     for controller in [25, 32] {
         translated_ports(controller);
     }
@@ -81,7 +81,7 @@ fn value_sets_and_registers_have_translated_types() {
 }
 
 #[test]
-fn digests_tell_of_translated_types() {
+fn digests_have_translated_types() {
     let mut bench = Bench::of(translated("sdn_bitwidth: 32"));
     bench.parse_probes();
     bench.insert("digest_entry { digest_id: <learned_t> config { max_list_size: 1 } }");
@@ -94,7 +94,7 @@ fn digests_tell_of_translated_types() {
 }
 
 #[test]
-fn strings_for_numbers_are_refused_wherever_they_are() {
+fn translations_to_strings_are_refused() {
     let with_string = translated("sdn_string { }");
     let part = |keep: fn(&mut P4Info, &P4Info)| {
         let mut config = everything();
@@ -127,7 +127,7 @@ fn strings_for_numbers_are_refused_wherever_they_are() {
     }
 }
 
-/// `everything` as p4c compiles it with `entries` instead of `const entries` for `fixed`: the JSON is the same.
+/// `everything` with `entries` instead of `const entries` for `fixed`, as compiled by p4c: the JSON is the same.
 fn with_initial_entries() -> ForwardingPipelineConfig {
     with_info(|info| {
         let fixed = info.tables.iter_mut().find(|table| table.is_const_table).unwrap();
@@ -136,7 +136,7 @@ fn with_initial_entries() -> ForwardingPipelineConfig {
 }
 
 #[test]
-fn initial_entries_may_be_changed() {
+fn initial_entries_can_be_changed() {
     let mut bench = Bench::of(with_initial_entries());
     let entry = |key: u8, action: &str| {
         let key = format!("match {{ field_id: 1 exact {{ value: '\\x01\\x{key:02x}' }} }}");
@@ -154,7 +154,7 @@ fn initial_entries_may_be_changed() {
     bench.refuses(Type::Delete, &entry(3, "is_const: true"), Code::InvalidArgument, "is_const");
     bench.modify(&entry(2, &forward(8)));
     bench.write(Type::Delete, &entry(3, "")).unwrap();
-    // Room as P4Info has it: the JSON has the number of entries for the size.
+    // The size is that of P4Info: the JSON has the number of entries instead.
     for key in 4..8 {
         bench.insert(&entry(key, drop));
     }
@@ -166,12 +166,12 @@ fn initial_entries_may_be_changed() {
     bench.finds(read, &[&entry(2, &forward(7)), &entry(3, drop)]);
 }
 
-/// Text with the names of `types` as its ids.
+/// Replace names of the objects of `types` by their ids.
 fn of_types(text: &str) -> String {
     with_ids_of(types().p4info.as_ref().unwrap(), text)
 }
 
-/// A probe comes in by port 9: its port, stamp, class and number.
+/// Make a probe with these fields arrive at port 9.
 fn probe(bench: &mut Bench, port: u16, stamp: u16, class: u8, number: u8) {
     let out = "metadata { metadata_id: 1 value: '\\0' } metadata { metadata_id: 2 value: '\\0\\0\\0\\x09' }
         metadata { metadata_id: 3 value: '\\0' }";
@@ -182,7 +182,7 @@ fn probe(bench: &mut Bench, port: u16, stamp: u16, class: u8, number: u8) {
     bench.device.inject(&packet).unwrap();
 }
 
-/// The PacketIn that waits: its metadata and its last byte; None: the packet went elsewhere.
+/// The metadata and the last byte of the last PacketIn. None if there is none.
 fn packet_in(bench: &mut Bench) -> Option<(Vec<Vec<u8>>, u8)> {
     let mut packet = None;
     while let Ok(event) = bench.events.try_recv() {

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//! The engine: a program with its state, and the path of a packet through it as in `simple_switch`.
+
+mod arrays;
+mod entries;
+mod profiles;
+mod requests;
+
+use alloc::vec::Vec;
+
+use crate::control::{CloneSession, Replica};
+use crate::exec::context::{self, Context, Pending};
+use crate::exec::externs::DROP_PORT;
+use crate::exec::interpreter::Interpreter;
+use crate::exec::packet::{Arrival, Decision, Departure, Emission, Forward, Instance, Shell};
+use crate::exec::state::{self, State};
+use crate::ir::Program;
+use crate::lower::Code;
+use crate::verify::InvalidProgram;
+
+/// A loaded program with its state.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) program: Program,
+    pub(crate) code: Code,
+    pub(crate) state: State,
+    /// Limit on the bytes that the deparser emits.
+    max_emitted_bytes: usize,
+    /// Limit on the bytes of a field list.
+    max_kept_bytes: usize,
+    lookahead_bytes: Option<u32>,
+}
+
+impl Engine {
+    /// Checks and loads a program with its constant entries.
+    pub fn load(program: Program) -> Result<Engine, InvalidProgram> {
+        let sizes = program.check_with_sizes()?;
+        let code = Code::new(&program);
+        let state = State::new(&program, &code, sizes.buffer)?;
+        let lookahead_bytes = program.lookahead_bytes();
+        let mut engine = Engine {
+            program,
+            code,
+            state,
+            max_emitted_bytes: sizes.emitted,
+            max_kept_bytes: sizes.kept,
+            lookahead_bytes,
+        };
+        engine.insert_constant_entries()?;
+        Ok(engine)
+    }
+
+    /// Loads a program from bytes (postcard).
+    pub fn from_bytes(image: &[u8]) -> Result<Engine, InvalidProgram> {
+        let program = postcard::from_bytes(image)
+            .map_err(|_| InvalidProgram("the image is not a program of this version".into()))?;
+        Engine::load(program)
+    }
+
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Upper bound on the first bytes of a packet that the engine accesses. None: the engine needs the whole packet.
+    pub fn lookahead_bytes(&self) -> Option<u32> {
+        self.lookahead_bytes
+    }
+
+    /// Allocates a context. A shell reuses contexts.
+    pub fn context(&self) -> Context {
+        Context::new(&self.code, self.max_emitted_bytes, self.max_kept_bytes)
+    }
+
+    pub fn group(&self, group: u16) -> Option<&[Replica]> {
+        self.state.groups.get(&group).map(Vec::as_slice)
+    }
+
+    pub fn session(&self, session: u16) -> Option<&CloneSession> {
+        self.state.sessions.get(&session)
+    }
+
+    /// Runs the parser, the verification of checksums and ingress.
+    pub fn ingress<S: Shell>(
+        &mut self,
+        context: &mut Context,
+        packet: &[u8],
+        arrival: &Arrival,
+        shell: &mut S,
+    ) -> Decision {
+        self.parse(context, packet, arrival, shell);
+        let totals = &mut self.state.totals;
+        totals.ingress = totals.ingress.wrapping_add(1);
+        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
+        interpreter.run(self.code.entry.ingress, state::INGRESS);
+        self.decide(context, shell)
+    }
+
+    /// Parses the packet of a clone, which then enters egress.
+    pub fn parse_clone<S: Shell>(
+        &mut self,
+        context: &mut Context,
+        packet: &[u8],
+        arrival: &Arrival,
+        shell: &mut S,
+    ) {
+        self.parse(context, packet, arrival, shell);
+        context.reset_metadata(&self.code);
+        if let Some(kept) = arrival.preserved {
+            context.restore(&self.code, kept);
+        }
+        context.put(self.code.standard.instance_type, arrival.instance as u64);
+    }
+
+    fn parse<S: Shell>(&mut self, context: &mut Context, packet: &[u8], arrival: &Arrival, shell: &mut S) {
+        let standard = self.code.standard;
+        self.state.now_us = self.state.now_us.max(arrival.now_us);
+        context.begin(arrival.length);
+        // A clone's preserved fields are restored after its parser.
+        if let Some(kept) = arrival.preserved.filter(|_| arrival.instance != Instance::IngressClone) {
+            context.restore(&self.code, kept);
+        }
+        context.put(standard.packet_length, arrival.length.into());
+        context.put(standard.instance_type, arrival.instance as u64);
+        match arrival.instance {
+            Instance::Normal => {
+                context.put(standard.ingress_port, arrival.port.into());
+                context.put(standard.ingress_global_timestamp, arrival.now_us);
+            }
+            // The parser of a clone can read the port. Egress can read it only if it is preserved.
+            Instance::IngressClone => context.put(standard.ingress_port, arrival.port.into()),
+            _ => {}
+        }
+        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
+        let error = interpreter.parse();
+        interpreter.context.put(standard.checksum_error, 0);
+        interpreter.run(self.code.entry.verify, state::INGRESS);
+        let totals = &mut self.state.totals;
+        if let Some(error) = error {
+            totals.parser_errors = totals.parser_errors.wrapping_add(1);
+            context.put(standard.parser_error, error.into());
+        } else {
+            context.put(standard.parser_error, self.code.errors.none.into());
+        }
+        let failed = u64::from(context.get(standard.checksum_error) != 0);
+        totals.checksum_errors = totals.checksum_errors.wrapping_add(failed);
+    }
+
+    fn decide<S: Shell>(&mut self, context: &mut Context, shell: &mut S) -> Decision {
+        let code = &self.code;
+        let pending = core::mem::take(&mut context.pending);
+        // A recirculation takes effect after egress.
+        context.pending = Pending { recirculate: pending.recirculate, ..Pending::default() };
+        let clone = pending.clone.filter(|(session, _)| self.state.sessions.contains_key(session));
+        if let Some((_, list)) = clone {
+            context::keep(code, &context.phv, list, &mut context.clone_fields);
+            self.state.totals.cloned = self.state.totals.cloned.wrapping_add(1);
+        }
+        if let Some((id, fields)) = pending.digest.and_then(|digest| code.digests.get(usize::from(digest))) {
+            self.state.buffer.clear();
+            for field in fields {
+                let field = code.field(*field);
+                context::push_bytes(&context.phv, field.at, field.width, &mut self.state.buffer);
+            }
+            self.state.totals.digests = self.state.totals.digests.wrapping_add(1);
+            shell.digest(*id, &self.state.buffer);
+        }
+        if let Some(list) = pending.resubmit {
+            context::keep(code, &context.phv, list, &mut context.resubmit_fields);
+            self.state.totals.resubmitted = self.state.totals.resubmitted.wrapping_add(1);
+        }
+        let clone = clone.map(|(session, _)| session);
+        let resubmit = pending.resubmit.is_some();
+        let forward = if resubmit { Forward::Drop } else { self.forward(context) };
+        context.drop_reason = None;
+        Decision { clone, resubmit, forward, truncate_bytes: context.truncate }
+    }
+
+    fn forward(&mut self, context: &mut Context) -> Forward {
+        let standard = self.code.standard;
+        let group = context.get(standard.mcast_grp) as u16;
+        if group != 0 {
+            context.put(standard.instance_type, Instance::Replicated as u64);
+            if self.state.groups.get(&group).is_some_and(|replicas| !replicas.is_empty()) {
+                self.state.totals.replicated = self.state.totals.replicated.wrapping_add(1);
+                return Forward::Multicast { group };
+            }
+            self.state.count_drop(state::NO_GROUP);
+            return Forward::Drop;
+        }
+        let port = context.get(standard.egress_spec);
+        if port == DROP_PORT {
+            self.state.count_drop(context.drop_reason.unwrap_or(state::INGRESS));
+            return Forward::Drop;
+        }
+        context.put(standard.instance_type, Instance::Normal as u64);
+        Forward::Unicast { port: port as u16, priority: self.priority(context) }
+    }
+
+    /// The queue of the port for a packet or a copy: v1model's `priority`.
+    pub fn priority(&self, context: &Context) -> u8 {
+        context.get(self.code.standard.priority) as u8
+    }
+
+    /// Copies a packet for another port: a replica of a group or a clone of a session. `to` is a context of this
+    /// engine.
+    pub fn copy(&self, from: &Context, to: &mut Context, instance: Instance, rid: u16) {
+        let standard = self.code.standard;
+        let phv = if instance == Instance::EgressClone { &from.saved } else { &from.phv };
+        to.phv.clone_from(phv);
+        to.headers.clear();
+        (to.parsed, to.arrived, to.length) = (from.parsed, from.arrived, from.length);
+        (to.truncate, to.pending, to.drop_reason) = (from.truncate, Pending::default(), None);
+        if instance == Instance::EgressClone {
+            to.truncate = None;
+            to.reset_metadata(&self.code);
+            to.restore(&self.code, &from.clone_fields);
+        }
+        to.put(standard.instance_type, instance as u64);
+        to.put(standard.egress_rid, rid.into());
+    }
+
+    /// Runs egress, the update of checksums and the deparser.
+    pub fn egress<S: Shell>(
+        &mut self,
+        context: &mut Context,
+        packet: &[u8],
+        departure: &Departure,
+        shell: &mut S,
+    ) -> Emission {
+        self.begin_egress(context, departure);
+        let code = &self.code;
+        let mut interpreter = Interpreter::new(code, &mut self.state, context, packet, shell);
+        interpreter.run(code.entry.egress, state::EGRESS);
+        let pending = core::mem::take(&mut context.pending);
+        let totals = &mut self.state.totals;
+        totals.egress = totals.egress.wrapping_add(1);
+        let clone = pending.clone.filter(|(session, _)| self.state.sessions.contains_key(session));
+        if let Some((_, list)) = clone {
+            context::keep(code, &context.phv, list, &mut context.clone_fields);
+            context.saved.clone_from(&context.phv);
+            totals.cloned = totals.cloned.wrapping_add(1);
+        }
+        let mut emission = Emission {
+            clone: clone.map(|(session, _)| session),
+            recirculate: false,
+            drop: true,
+            replaced: context.parsed,
+            truncate_bytes: context.truncate,
+        };
+        if context.get(code.standard.egress_spec) == DROP_PORT {
+            self.state.count_drop(context.drop_reason.unwrap_or(state::EGRESS));
+            return emission;
+        }
+        let mut interpreter = Interpreter::new(code, &mut self.state, context, packet, shell);
+        interpreter.run(code.entry.update, state::EGRESS);
+        interpreter.run(code.entry.deparser, state::EGRESS);
+        let totals = &mut self.state.totals;
+        match pending.recirculate {
+            Some(list) => {
+                context::keep(code, &context.phv, list, &mut context.resubmit_fields);
+                totals.recirculated = totals.recirculated.wrapping_add(1);
+            }
+            None => totals.sent = totals.sent.wrapping_add(1),
+        }
+        emission.drop = false;
+        emission.recirculate = pending.recirculate.is_some();
+        emission.truncate_bytes = context.truncate;
+        emission
+    }
+
+    /// Sets the metadata of egress.
+    fn begin_egress(&mut self, context: &mut Context, departure: &Departure) {
+        let standard = self.code.standard;
+        self.state.now_us = self.state.now_us.max(departure.now_us);
+        context.headers.clear();
+        context.drop_reason = None;
+        context.put(standard.egress_global_timestamp, departure.now_us);
+        context.put(standard.enq_timestamp, departure.enqueued_us);
+        context.put(standard.enq_qdepth, departure.enqueued_depth.into());
+        context.put(standard.deq_timedelta, departure.now_us.saturating_sub(departure.enqueued_us));
+        context.put(standard.deq_qdepth, departure.dequeued_depth.into());
+        context.put(standard.qid, context.get(standard.priority));
+        context.put(standard.egress_port, departure.port.into());
+        // As in BMv2, any value other than the drop port.
+        context.put(standard.egress_spec, DROP_PORT + 1);
+        context.put(standard.packet_length, context.length.into());
+    }
+}

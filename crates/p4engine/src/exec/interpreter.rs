@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//! The interpreter's loop.
+//!
+//! `Program::check` checks every index before a program runs. An invalid index would have no effect or read zero.
+
+use crate::arith::{bits, number};
+use crate::exec::context::Context;
+use crate::exec::packet::Shell;
+use crate::exec::state::{State, LOOP_LIMIT};
+use crate::ir::{Op, Pc};
+use crate::lower::instructions::Instruction;
+use crate::lower::Code;
+
+/// The program counter that ends a block.
+pub(crate) const HALT: Pc = Pc::MAX;
+
+/// Limit on the backward jumps of a parser, or of a control's actions.
+const MAX_BACKWARD_JUMPS: u32 = 1 << 16;
+
+/// The execution of a program's blocks for one packet.
+pub(crate) struct Interpreter<'a, S> {
+    pub code: &'a Code,
+    pub state: &'a mut State,
+    pub context: &'a mut Context,
+    pub packet: &'a [u8],
+    pub shell: &'a mut S,
+    /// The instruction to which the running action returns.
+    pub(super) return_pc: Pc,
+    /// The drop reason of a `mark_to_drop` at this point.
+    pub reason: u32,
+    /// The drop reason outside of actions.
+    control_reason: u32,
+    /// The error that ended the parser.
+    pub error: Option<u32>,
+    pub parsing: bool,
+    backward_jumps_left: u32,
+}
+
+/// A mask of the lowest 1 to 127 bits.
+#[inline(always)]
+fn low_bits(bits: u16) -> i128 {
+    i128::MAX >> (127u16.wrapping_sub(bits) & 127)
+}
+
+/// Whether the block continues after an instruction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Continue,
+    Stop,
+}
+
+impl<'a, S: Shell> Interpreter<'a, S> {
+    pub fn new(
+        code: &'a Code,
+        state: &'a mut State,
+        context: &'a mut Context,
+        packet: &'a [u8],
+        shell: &'a mut S,
+    ) -> Interpreter<'a, S> {
+        let (reason, control_reason) = (0, 0);
+        let (error, parsing, backward_jumps_left) = (None, false, MAX_BACKWARD_JUMPS);
+        Interpreter {
+            code,
+            state,
+            context,
+            packet,
+            shell,
+            return_pc: HALT,
+            reason,
+            control_reason,
+            error,
+            parsing,
+            backward_jumps_left,
+        }
+    }
+
+    /// Runs the parser and returns the error that ended it.
+    pub fn parse(&mut self) -> Option<u32> {
+        self.parsing = true;
+        self.run(self.code.entry.parser, 0);
+        self.parsing = false;
+        self.error.take()
+    }
+
+    /// The target of a jump, or `HALT` if there were too many backward jumps.
+    #[inline(always)]
+    pub fn jump(&mut self, from: Pc, to: Pc) -> Pc {
+        if to < from {
+            self.backward_jumps_left = self.backward_jumps_left.saturating_sub(1);
+            if self.backward_jumps_left == 0 {
+                return self.exceed_loop_limit();
+            }
+        }
+        to
+    }
+
+    #[cold]
+    fn exceed_loop_limit(&mut self) -> Pc {
+        if self.parsing {
+            self.error = Some(self.code.errors.parser_timeout);
+        } else {
+            self.mark_to_drop(LOOP_LIMIT);
+        }
+        HALT
+    }
+
+    /// Runs a block from `begin` to its end. `reason` is the drop reason outside of tables.
+    ///
+    /// This loop has the most frequent instructions, so that one indirect jump dispatches each.
+    pub fn run(&mut self, begin: Pc, reason: u32) {
+        use Instruction::*;
+        (self.return_pc, self.reason, self.control_reason, self.backward_jumps_left) =
+            (HALT, reason, reason, MAX_BACKWARD_JUMPS);
+        let code = self.code;
+        let mut pc = begin;
+        while let Some(instruction) = code.instructions.get(pc as usize) {
+            pc += 1;
+            match *instruction {
+                LoadByte { to, at } => self.fetch(to, at, bits::byte),
+                LoadShort { to, at } => self.fetch(to, at, bits::short),
+                LoadWord { to, at } => self.fetch(to, at, bits::word),
+                LoadLong { to, at } => self.fetch(to, at, bits::long),
+                LoadBits { to, place } => self.load(to, place.load(&self.context.phv)),
+                StoreByte { at, from } => self.put(at, from, bits::put_byte),
+                StoreShort { at, from } => self.put(at, from, bits::put_short),
+                StoreWord { at, from } => self.put(at, from, bits::put_word),
+                StoreLong { at, from } => self.put(at, from, bits::put_long),
+                StoreBits { place, from } => self.store_into(place, from),
+                CopyByte { to, from } => self.copy(to, from, bits::byte, bits::put_byte),
+                CopyShort { to, from } => self.copy(to, from, bits::short, bits::put_short),
+                CopyWord { to, from } => self.copy(to, from, bits::word, bits::put_word),
+                CopyLong { to, from } => self.copy(to, from, bits::long, bits::put_long),
+                Set { to, value } => self.set(to, i128::from(value)),
+                Move { to, from } => self.set(to, self.number(from)),
+                Add { to, left, right } => self.binary(to, left, right, i128::wrapping_add),
+                Subtract { to, left, right } => self.binary(to, left, right, i128::wrapping_sub),
+                And { to, left, right } => self.binary(to, left, right, |left, right| left & right),
+                Invert { to, from } => self.unary(to, from, |from| !from),
+                AddWith { to, left, value } => self.unary(to, left, |left| left.wrapping_add(value.into())),
+                AndWith { to, left, value } => self.unary(to, left, |left| left & i128::from(value)),
+                ShiftLeftWith { to, left, bits } => self.unary(to, left, |left| left << (bits & 127)),
+                ShiftRightWith { to, left, bits } => self.unary(to, left, |left| left >> (bits & 127)),
+                Cut { to, from, bits } => self.unary(to, from, |from| from & low_bits(bits)),
+                Jump { to } => pc = self.jump(pc, to),
+                JumpIf { condition, to } => pc = self.jump_when(self.number(condition) != 0, pc, to),
+                JumpUnless { condition, to } => pc = self.jump_when(self.number(condition) == 0, pc, to),
+                JumpByte { when, to, field, jump } => pc = self.jump_byte(pc, when, (to, field), jump),
+                JumpCompareByte { comparison, to, field, value, jump } => {
+                    pc = self.jump_compare_byte(pc, (comparison, to), field, value, jump);
+                }
+                JumpCompareWith { comparison, to, left, value, jump } => {
+                    pc = self.jump_compare(pc, (comparison, to), left, value.into(), jump);
+                }
+                JumpCompare { comparison, to, left, right, jump } => {
+                    pc = self.jump_compare(pc, (comparison, to), left, self.number(right), jump);
+                }
+                StoreConstants { count, first } => pc = self.store_constants(pc, first, count),
+                StoreArguments { count, to, first } => pc = self.store_arguments(pc, to, first, count),
+                LoadLongs { first, second } => pc = self.load_longs(pc, first, second),
+                Transfer { to, from, into } => pc = self.transfer(pc, to, from, into),
+                AddStore { to, left, right, into } => pc = self.add_store(pc, to, (left, right), into),
+                InvertStore { to, from, into } => pc = self.invert_store(pc, to, from, into),
+                AddByte { to, at, value } => pc = self.add_byte(pc, to, at, value),
+                EmitEach { first, count } => pc = self.emit_each(pc, first, count),
+                End => pc = self.end(),
+                instruction => pc = self.run_other(instruction, pc),
+            }
+        }
+    }
+
+    /// Runs one of the other instructions and returns the next one.
+    #[inline]
+    fn run_other(&mut self, instruction: Instruction, pc: Pc) -> Pc {
+        use Instruction::*;
+        match instruction {
+            LoadSigned { to, place } => self.set(to, self.signed(place)),
+            Argument { to, argument } => self.load(to, self.argument(argument)),
+            Multiply { to, left, right } => self.binary(to, left, right, i128::wrapping_mul),
+            Or { to, left, right } => self.binary(to, left, right, |left, right| left | right),
+            Compare { comparison, to, left, right } => {
+                self.binary(to, left, right, |left, right| comparison.is_true(left, right).into());
+            }
+            CompareWith { comparison, to, left, value } => {
+                self.unary(to, left, |left| comparison.is_true(left, value.into()).into());
+            }
+            Binary { op, to, left, right } => {
+                self.binary(to, left, right, |left, right| number::binary(op, left, right));
+            }
+            BinaryWith { op, to, left, value } => {
+                self.unary(to, left, |left| number::binary(op, left, value.into()));
+            }
+            Unary { op, to, from } => self.unary(to, from, |from| number::unary(op, from)),
+            StoreConstant { place, value } => place.store(&mut self.context.phv, value),
+            Lookahead { to, at, width } => return self.lookahead(pc, to, at, width),
+            CopyBytes { to, from, bytes } => self.copy_bytes(to, from, bytes),
+            Count { counter, index } => self.count(counter, index),
+            RegisterRead { to, array, index } => self.register_read(to, array, index),
+            RegisterWrite { array, index, from } => self.register_write(array, index, from),
+            Checksum { to, hash } => {
+                let value = self.hash(hash);
+                self.load(to, value);
+            }
+            Select { select } => return self.select(pc, select),
+            Apply { table } => return self.apply(table),
+            Emit { header } => self.emit(header),
+            Extract { header } if self.extract(header, 0) == Flow::Stop => return HALT,
+            Verify { condition, error } if self.number(condition) == 0 => {
+                self.error = Some(self.number(error) as u32);
+                return HALT;
+            }
+            Rare { op } if self.run_rare(op) == Flow::Stop => return HALT,
+            _ => {}
+        }
+        pc
+    }
+
+    /// Returns from an action to its control, or ends the block.
+    #[inline(always)]
+    fn end(&mut self) -> Pc {
+        let return_pc = self.return_pc;
+        (self.return_pc, self.reason) = (HALT, self.control_reason);
+        return_pc
+    }
+
+    #[inline(always)]
+    pub(super) fn jump_when(&mut self, taken: bool, next: Pc, jump: Pc) -> Pc {
+        if taken {
+            self.jump(next, jump)
+        } else {
+            next
+        }
+    }
+
+    #[inline(never)]
+    fn run_rare(&mut self, op: u32) -> Flow {
+        let Some(op) = self.code.rare.get(op as usize).copied() else { return Flow::Stop };
+        match op {
+            Op::Exit => return Flow::Stop,
+            Op::Reject { .. }
+            | Op::ExtractNext { .. }
+            | Op::ExtractVarbit { .. }
+            | Op::ExtractNextVarbit { .. }
+            | Op::WideLookahead { .. }
+            | Op::LoadLast { .. }
+            | Op::Advance { .. } => return self.run_parser_op(op),
+            Op::StoreConstant { .. }
+            | Op::SetLong { .. }
+            | Op::WideSet { .. }
+            | Op::WideLoad { .. }
+            | Op::WideStore { .. }
+            | Op::WideArgument { .. }
+            | Op::WideUnary { .. }
+            | Op::WideBinary { .. }
+            | Op::WideCompare { .. }
+            | Op::Widen { .. }
+            | Op::Narrow { .. }
+            | Op::Copy { .. } => self.run_wide_op(op),
+            Op::AddHeader { .. }
+            | Op::RemoveHeader { .. }
+            | Op::CopyHeader { .. }
+            | Op::CopyStack { .. }
+            | Op::CopyUnion { .. }
+            | Op::CopyVarbit { .. }
+            | Op::Push { .. }
+            | Op::Pop { .. }
+            | Op::LoadIndexed { .. }
+            | Op::ValidIndexed { .. }
+            | Op::StackLastIndex { .. }
+            | Op::EmitStack { .. }
+            | Op::EmitUnion { .. } => self.run_header_op(op),
+            other => self.run_extern_op(other),
+        }
+        Flow::Continue
+    }
+}

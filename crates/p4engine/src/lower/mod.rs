@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//! Lowering: translates a verified program into the code that the interpreter runs.
+
+mod code;
+mod fused;
+mod hashes;
+pub(crate) mod instructions;
+pub(crate) mod operands;
+mod selects;
+mod translate;
+
+pub(crate) use code::Code;

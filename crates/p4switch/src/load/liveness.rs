@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Liveness analysis: the registers that instructions read and write, and those that are live after each.
+
+use qbed_p4engine::program::{HashInput, Next, Op, Pc, Program, Reg};
+
+/// A set of registers. Registers beyond 127, which programs hardly use, are not tracked.
+pub type Registers = u128;
+
+pub fn register(register: Reg) -> Registers {
+    1_u128.checked_shl(register.into()).unwrap_or(0)
+}
+
+/// Instructions that can follow an instruction.
+pub fn successors(program: &Program, pc: Pc) -> Vec<Pc> {
+    match &program.code[pc as usize] {
+        Op::End | Op::Exit | Op::Reject { .. } => Vec::new(),
+        Op::Jump { to } => vec![*to],
+        Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } => vec![pc + 1, *to],
+        Op::Select { select } => {
+            let select = &program.selects[*select as usize];
+            select.cases.iter().map(|case| case.next).chain(select.default).collect()
+        }
+        Op::Apply { table } => match &program.tables[*table as usize].next {
+            Next::ByAction { to, none } => to.iter().copied().chain([*none]).collect(),
+            Next::ByHit { hit, miss } => vec![*hit, *miss],
+        },
+        _ => vec![pc + 1],
+    }
+}
+
+/// The register that an instruction writes, if that is its only effect.
+pub fn result(op: &Op) -> Option<Reg> {
+    match op {
+        Op::Set { to, .. }
+        | Op::SetLong { to, .. }
+        | Op::Load { to, .. }
+        | Op::Argument { to, .. }
+        | Op::Unary { to, .. }
+        | Op::Binary { to, .. }
+        | Op::BinaryWith { to, .. }
+        | Op::Cut { to, .. }
+        | Op::Move { to, .. }
+        | Op::Narrow { to, .. }
+        | Op::WideCompare { to, .. }
+        | Op::StackLastIndex { to, .. } => Some(*to),
+        _ => None,
+    }
+}
+
+/// The registers that an instruction writes.
+fn written(op: &Op) -> Registers {
+    match op {
+        Op::Lookahead { to, .. } | Op::Checksum { to, .. } => register(*to),
+        Op::LoadIndexed { to, .. } | Op::ValidIndexed { to, .. } | Op::LoadLast { to, .. } => register(*to),
+        other => result(other).map_or(0, register),
+    }
+}
+
+/// The registers that an instruction reads. Each instruction is listed, so that a new one cannot be forgotten.
+pub fn read(program: &Program, op: &Op) -> Registers {
+    let hash = |hash: u16| {
+        let inputs = program.hashes[hash as usize].input.iter();
+        inputs.fold(0, |all, input| match input {
+            HashInput::Register { register: one, .. } => all | register(*one),
+            _ => all,
+        })
+    };
+    match op {
+        Op::Store { from, .. }
+        | Op::Unary { from, .. }
+        | Op::Move { from, .. }
+        | Op::Cut { from, .. }
+        | Op::Widen { from, .. } => register(*from),
+        Op::BinaryWith { left, .. } => register(*left),
+        Op::Binary { left, right, .. } => register(*left) | register(*right),
+        Op::JumpIf { condition, .. } | Op::JumpUnless { condition, .. } | Op::Assert { condition, .. } => {
+            register(*condition)
+        }
+        Op::LoadIndexed { index, .. }
+        | Op::ValidIndexed { index, .. }
+        | Op::RegisterRead { index, .. }
+        | Op::WideRegisterWrite { index, .. }
+        | Op::Count { index, .. }
+        | Op::Execute { index, .. } => register(*index),
+        Op::RegisterWrite { index, from, .. } => register(*index) | register(*from),
+        Op::Verify { condition, error } => register(*condition) | register(*error),
+        Op::ExtractVarbit { width, .. } | Op::ExtractNextVarbit { width, .. } => register(*width),
+        Op::Advance { bits } => register(*bits),
+        Op::Truncate { bytes } => register(*bytes),
+        Op::Checksum { hash: of, .. } => hash(*of),
+        Op::HashTo { hash: of, base, size, .. } => hash(*of) | register(*base) | register(*size),
+        Op::Random { least, most, .. } => register(*least) | register(*most),
+        Op::CloneIngress { session, .. } | Op::CloneEgress { session, .. } => register(*session),
+        Op::Log { first, arguments, .. } => {
+            (*first..first.saturating_add(*arguments)).fold(0, |all, one| all | register(one))
+        }
+        other => reads_none(other),
+    }
+}
+
+fn reads_none(op: &Op) -> Registers {
+    use Op::{
+        AddHeader, Advance, Apply, Argument, Assert, Binary, BinaryWith, Checksum, CloneEgress, CloneIngress,
+    };
+    use Op::{
+        Copy, CopyHeader, CopyStack, CopyUnion, CopyVarbit, Count, Cut, Digest, Emit, EmitStack, EmitUnion,
+        End,
+    };
+    use Op::{
+        Execute, ExecuteDirect, Exit, Extract, ExtractNext, ExtractNextVarbit, ExtractVarbit, HashTo, Jump,
+    };
+    use Op::{
+        JumpIf, JumpUnless, Load, LoadIndexed, LoadLast, Log, Lookahead, MarkCopyToDrop, MarkToDrop, Move,
+        Narrow, Pop, Push,
+    };
+    use Op::{
+        Random, Recirculate, RegisterRead, RegisterWrite, Reject, RemoveHeader, Resubmit, Select, Set,
+        SetLong,
+    };
+    use Op::{
+        StackLastIndex, Store, StoreConstant, Truncate, Unary, ValidIndexed, Verify, WideArgument, WideBinary,
+    };
+    use Op::{WideCompare, WideLoad, WideLookahead, WideRegisterWrite, WideSet, WideStore, WideUnary, Widen};
+    match op {
+        Set { .. }
+        | SetLong { .. }
+        | Load { .. }
+        | StoreConstant { .. }
+        | Argument { .. }
+        | WideSet { .. } => 0,
+        WideLoad { .. } | WideStore { .. } | WideArgument { .. } | WideUnary { .. } | WideBinary { .. } => 0,
+        WideCompare { .. } | Narrow { .. } | Copy { .. } | AddHeader { .. } | RemoveHeader { .. } => 0,
+        CopyHeader { .. }
+        | CopyStack { .. }
+        | CopyUnion { .. }
+        | CopyVarbit { .. }
+        | Push { .. }
+        | Pop { .. } => 0,
+        LoadLast { .. } | StackLastIndex { .. } | Jump { .. } | Select { .. } | Apply { .. } | End | Exit => {
+            0
+        }
+        Reject { .. } | Extract { .. } | ExtractNext { .. } | Lookahead { .. } | WideLookahead { .. } => 0,
+        Emit { .. } | EmitStack { .. } | EmitUnion { .. } | ExecuteDirect { .. } | Digest { .. } => 0,
+        Resubmit { .. } | Recirculate { .. } | MarkToDrop | MarkCopyToDrop { .. } | Op::None => 0,
+        // Listed in `read`.
+        Store { .. } | Unary { .. } | Move { .. } | Cut { .. } | Widen { .. } | BinaryWith { .. } => {
+            Registers::MAX
+        }
+        Binary { .. } | JumpIf { .. } | JumpUnless { .. } | Assert { .. } | LoadIndexed { .. } => {
+            Registers::MAX
+        }
+        ValidIndexed { .. } | RegisterRead { .. } | WideRegisterWrite { .. } | Count { .. } => Registers::MAX,
+        Execute { .. } | RegisterWrite { .. } | Verify { .. } | ExtractVarbit { .. } => Registers::MAX,
+        ExtractNextVarbit { .. } | Advance { .. } | Truncate { .. } | Checksum { .. } => Registers::MAX,
+        HashTo { .. } | Random { .. } | CloneIngress { .. } | CloneEgress { .. } | Log { .. } => {
+            Registers::MAX
+        }
+    }
+}
+
+/// The registers that are live after each instruction.
+pub fn live_after(program: &Program) -> Vec<Registers> {
+    let count = program.code.len();
+    let (mut before, mut after): (Vec<Registers>, Vec<Registers>) = (vec![0; count], vec![0; count]);
+    // Iterate backwards to the fixed point: one pass, and one for each level of nested loops.
+    loop {
+        let mut changed = false;
+        for pc in (0..count).rev() {
+            let op = &program.code[pc];
+            let next = successors(program, pc as Pc).into_iter().filter_map(|next| before.get(next as usize));
+            after[pc] = next.fold(0, |all, next| all | next);
+            let live = read(program, op) | (after[pc] & !written(op));
+            changed |= live != before[pc];
+            before[pc] = live;
+        }
+        if !changed {
+            return after;
+        }
+    }
+}

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A viewer gets the same of a cell while it runs and when it has ended."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaigns import LAB, write_lab
+from synthetic import flow_sample, sample, write_out
+
+from qbed.base.errors import MissingError
+from qbed.cells.arrow import read_cell
+from qbed.cells.store_cell import store_cell
+from qbed.live.cell_events import CellTail, Event, ended_cell
+from qbed.network.load import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import Plan
+from qbed.telemetry.tables import SCHEMAS, write_table
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run folder without cells."""
+    (tmp_path / "run/cells").mkdir(parents=True)
+    (tmp_path / "run/campaign.json").write_text('{"substrate": {"name": "virtual", "dilation": 1}}')
+    return tmp_path / "run"
+
+
+def start(run: Path) -> tuple[Path, Plan]:
+    """A running cell with its files: samples of queues, one of which represents idle intervals, and of flows."""
+    lab = LAB.replace("queues: 1 ms", "queues: 1 ms, flows: 1 ms")
+    plan = compile_lab(load_lab(write_lab(run.parent / "lab", lab=lab)))
+    cell = run / "cells/000003.tmp"
+    (cell / "work").mkdir(parents=True)
+    (cell / "work/plan.json").write_text(plan.dumps())
+    write_out(plan, cell / "work")
+    with (cell / "work/out/taps.bin").open("ab") as taps:
+        taps.write(
+            sample(
+                0, 1_000_000, 1_000_000, dequeued=3, dequeued_bytes=3000, steady=18, steady_bytes=9, steady_packets=1
+            )
+        )
+    rates = (flow_sample("tcp_info", at % 2, at * 10_000, delivery_bps=at * 7, ssthresh=None) for at in range(2000))
+    (cell / "work/out/flow_samples.bin").write_bytes(b"".join(rates))
+    return cell, plan
+
+
+def watched(tail: CellTail) -> list[Event]:
+    """All events until the cell's end."""
+    events: list[Event] = []
+    while not events or events[-1][0] != "cell-end":
+        events += tail.poll()
+    return events
+
+
+def together(events: list[Event]) -> dict[tuple[str, int, int], list[float]]:
+    """The columns of queues and the rates of flows, as the page puts them together."""
+    found: dict[tuple[str, int, int], list[float]] = {}
+    for kind, data in events:
+        for key, column, *values in zip(*data.values(), strict=True) if kind in ("queues", "flows") else ():
+            one = found.setdefault((kind, key, column), values)
+            if kind == "flows":
+                one[:] = values
+            elif one is not values:
+                ns = one[0] + values[0]
+                mean = (one[2] * one[0] + values[2] * values[0]) / ns
+                sums = [a + b for a, b in zip(one[4:], values[4:], strict=True)]
+                one[:] = [ns, min(one[1], values[1]), mean, max(one[3], values[3]), *sums]
+    return found
+
+
+def assert_equal(one: dict[Any, list[float]], other: dict[Any, list[float]]) -> None:
+    """Equal but for the means, which events have with one decimal."""
+    assert one.keys() == other.keys()
+    assert all(values == pytest.approx(other[key], abs=0.1) for key, values in one.items())
+
+
+def test_an_ended_cell_gives_the_events_of_the_running_one(run: Path) -> None:
+    cell, plan = start(run)
+    tail = CellTail(run)
+    first = tail.poll()
+    assert [name for name, _ in first] == ["cell"] and not tail.awaited
+    tables = run.parent / "tables"
+    tables.mkdir()
+    store_cell(cell / "work", plan, tables)
+    ended = run / "cells/000003"
+    shutil.copytree(tables, ended)
+    shutil.rmtree(cell)
+    seen = first + watched(tail)
+    again = list(ended_cell(run, 3))
+    assert again[0] == seen[0] and again[-1] == seen[-1] == ("cell-end", {"cell": 3})
+    description = seen[0][1]
+    nodes = description["nodes"]
+    links = [(nodes[one["a"]], nodes[one["b"]], *one["queues"], one["rate_bps"]) for one in description["links"]]
+    ends = [(link.a, link.b) for link in plan.links]
+    names = [node.name for node in plan.nodes]
+    assert sorted(links) == sorted((names[a.node], names[b.node], a.queue, b.queue, a.rate_bps) for a, b in ends)
+    assert {kind for kind, _, _ in together(again)} == {"queues", "flows"}
+    assert_equal(together(again), together(seen))
+    # After the merge the run's tables have the cell among others.
+    for name in ("queues", "queue_series", "tcp_info"):
+        both = [batch for number in (2, 3) for batch in read_cell(ended / f"{name}.arrow", number)]
+        write_table(run / f"{name}.parquet", SCHEMAS[name], both)
+    shutil.rmtree(ended)
+    merged = list(ended_cell(run, 3))
+    assert merged[0] == again[0]
+    assert_equal(together(merged), together(seen))
+    with pytest.raises(MissingError):
+        ended_cell(run, 4)
+
+
+def test_invalid_files_end_a_viewers_cell(run: Path) -> None:
+    cell, _ = start(run)
+    with (cell / "work/out/flow_samples.bin").open("ab") as flows:
+        flows.write(bytes(96))
+    tail = CellTail(run)
+    assert [name for name, _ in watched(tail)] == ["cell", "cell-end"]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs and commands for tests with a Docker engine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+STAR = """\
+name: NAME
+topology: {star: {hosts: 2}}
+links: {default: {rate: 10 Mbit/s, delay: 2 ms}}
+switches: {default: {scheme: droptail, buffer: 64 KB}}
+hosts: {default: {tcp: cubic, kernel: qbed}}
+workload:
+  - flows: {pairs: [[h1, h2]], size: 50 KB, label: bulk}
+observe: {queues: 10 ms, flows: 10 ms}
+duration: 150 ms
+"""
+
+
+def qbed(folder: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run a `qbed` command in `folder`, with its sessions separate from the user's."""
+    command = [sys.executable, "-m", "qbed", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment in which the sessions of `qbed up` are kept in `folder`."""
+    return {**os.environ, "XDG_RUNTIME_DIR": str(folder / "state")}
+
+
+def write_lab(folder: Path, name: str, text: str = STAR) -> Path:
+    """Write a lab with the name `name` to a new folder, and return the folder."""
+    (folder / name).mkdir(parents=True)
+    (folder / name / "lab.yml").write_text(text.replace("NAME", name))
+    return folder / name
+
+
+def docker(*arguments: str) -> str:
+    return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def leftovers(name: str, folder: Path) -> list[str]:
+    """Whatever remains of a lab: containers, network namespaces, session files and lines of /etc/hosts."""
+    containers = docker("ps", "-a", "--filter", f"label=containerlab={name}", "--format", "{{.Names}}").split()
+    places = (Path("/run/netns"), Path("/etc/ssh/ssh_config.d"), folder / "state" / "qbed")
+    files = [str(path) for place in places if place.is_dir() for path in place.iterdir() if name in path.name]
+    hosts = [line for line in Path("/etc/hosts").read_text().splitlines() if name in line]
+    return [*containers, *files, *hosts]
