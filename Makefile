@@ -151,6 +151,8 @@ generate: setup
 	$(QBED) reference campaign > docs/.campaign.md && mv docs/.campaign.md docs/campaign.md
 	$(QBED) schema > docs/.lab.schema.json && mv docs/.lab.schema.json docs/lab.schema.json
 	$(PY) playbooks/reference.py
+	$(PY) -m qbed.plan.reference docs
+	$(PY) orchestrator/tests/plan_examples.py
 	$(PY) orchestrator/tests/packages.py
 	$(PY) -m qbed.live.grafana dashboards
 

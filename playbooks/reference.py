@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the table of variables in README.md, from the roles' argument specs:  python playbooks/reference.py"""
+"""Write the tables of variables in README.md from the roles' argument specs: python playbooks/reference.py"""
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ def tables() -> str:
         spec = yaml.safe_load(found[role].read_text())["argument_specs"]["main"]
         rows = ["| variable | type | default | meaning |", "|---|---|---|---|"]
         rows += [_row(name, option) for name, option in spec["options"].items()]
-        parts.append(f"### {role}\n\n{spec['description']}\n\n" + "\n".join(rows) + "\n")
+        description = textwrap.fill(spec["description"], 120, break_on_hyphens=False)
+        parts.append(f"### {role}\n\n{description}\n\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
@@ -35,13 +37,13 @@ def _row(name: str, option: dict[str, Any]) -> str:
 
 
 def _plain(value: object) -> str:
-    """A value as one would write it in an inventory."""
+    """A value in the form of an inventory."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n...\n").strip()
     return (str(value) if isinstance(value, str) and value else text).replace("|", "\\|")
 
 
 def with_tables(readme: str) -> str:
-    """A README with the tables of today in place of its own."""
+    """Return the README with current tables."""
     before, rest = readme.split(BEGIN)
     return before + BEGIN + "\n" + tables() + "\n" + END + rest.split(END)[1]
 

@@ -15,8 +15,9 @@ import pytest
 
 from qbed.cells.arrow import read_cell
 from qbed.cells.store_cell import store_cell
-from qbed.plan.model import Expectation, Plan
+from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
+from qbed.plan.workload import Expectation
 from qbed.substrates import CellError
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from qbed.base.files import MIB, move, read_bytes
 
@@ -20,6 +20,8 @@ SEAL = "sha256"
 """The last field of a sealed file."""
 FILES = "files"
 """The field of a record that maps each path within the record's folder to the file's SHA-256."""
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""A value of a JSON file."""
 Row = dict[str, Any]
 """A JSON object."""
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qbed.cells.statistics import statistics
-from qbed.plan.model import Plan, Queue
+from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
+from qbed.plan.queue import Queue, TcQdisc
 from qbed.schemes.declaration import registry
 from qbed.telemetry.records import Counters
 
@@ -52,8 +53,8 @@ def marks_without_ecn(plan: Plan, counters: Counters, ecn_by_pair: EcnByPair, *,
 
 def _marking(queue: Queue) -> str | None:
     """A description of what marks packets in a queue by configuration or has no other signal; None without marking."""
-    arguments = queue.qdisc.get("tc")
-    if arguments is not None:
+    if isinstance(queue.qdisc, TcQdisc):
+        arguments = queue.qdisc.tc
         return f"qdisc {' '.join(arguments)}" if "ecn" in arguments else None
     scheme = registry().get(queue.scheme)
     return f"scheme {scheme.name}" if scheme is not None and scheme.without_ecn == "passed" else None
@@ -66,7 +67,7 @@ def _lack(flows: int) -> str:
 def _consequence(index: int, plan: Plan, counters: Counters) -> str:
     """The effect of the missing ECN, from the scheme's statistics."""
     queue = plan.queues[index]
-    if "tc" in queue.qdisc:
+    if isinstance(queue.qdisc, TcQdisc):
         return ": it can only drop"
     scheme, values = registry()[queue.scheme], statistics(plan, counters, index)
     lost = sum(values.get(one.name, 0) for one in scheme.statistics if one.not_ecn_capable)

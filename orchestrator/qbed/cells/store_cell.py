@@ -28,8 +28,9 @@ from qbed.cells.probes import Probes
 from qbed.cells.program_output import OutputError, parse_output, read_head
 from qbed.cells.statistics import decode_statistics, discipline, statistics
 from qbed.cells.windows import Windows
-from qbed.plan.model import Flows, Path, Plan
+from qbed.plan.model import Path, Plan
 from qbed.plan.ports import port_names
+from qbed.plan.workload import Flows
 from qbed.telemetry import flow_samples, probes, tables
 from qbed.telemetry.console import kernel_warnings
 from qbed.telemetry.exchanges import EXCHANGES

@@ -16,7 +16,8 @@ from typing import Any
 
 from qbed.cells.frames import examine_frames
 from qbed.network.frames import ETHERNET_BYTES
-from qbed.plan.model import Flows, Plan
+from qbed.plan.model import Plan
+from qbed.plan.workload import Flows
 from qbed.telemetry.wall import NodeWall, Wall
 
 LATE_SHARE = 0.1

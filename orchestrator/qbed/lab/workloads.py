@@ -536,6 +536,9 @@ class Bursts(Paired, _Closed):
         return self
 
 
+Content = Flow | Flows | Incast | Arrivals | Replay | Requests | Bursts | Udp | Probes
+
+
 class Workload(Strict):
     """One entry of `workload`: exactly one of these."""
 
@@ -572,6 +575,7 @@ class Workload(Strict):
         return next(name for name in Workload.model_fields if getattr(self, name) is not None)
 
     @property
-    def content(self) -> Any:
+    def content(self) -> Content:
         """The one that is given."""
-        return getattr(self, self.kind)
+        found: Content = getattr(self, self.kind)
+        return found

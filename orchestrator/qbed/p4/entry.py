@@ -13,7 +13,7 @@ QUEUE_LENGTH_MAX = (1 << 19) - 1
 """The largest value of v1model's `enq_qdepth` and `deq_qdepth`, in packets."""
 
 _LARGEST_INT = (1 << 64) - 1
-_FORBID = ConfigDict(extra="forbid")
+_FORBID = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 Values = Mapping[str, Any]
 """A port's effective parameters of the scheme (scheme.yml), by name, in base units."""
@@ -47,6 +47,7 @@ class Prefix:
     """A match of the kind lpm."""
 
     value: Number
+    """The value, with 0 in the bits that are not compared."""
     prefix: int
     """The number of leading bits that are compared."""
 
@@ -56,7 +57,9 @@ class Masked:
     """A match of the kind ternary."""
 
     value: Number
+    """The value, with 0 in the bits that are not compared."""
     mask: Number
+    """The bits that are compared."""
 
 
 @dataclass(frozen=True, config=_FORBID)
@@ -64,7 +67,9 @@ class Range:
     """A match of the kind range, with both bounds."""
 
     low: Number
+    """The smallest value."""
     high: Number
+    """The largest value."""
 
 
 Match = Number | Prefix | Masked | Range
@@ -79,9 +84,13 @@ class Entry:
     """
 
     table: str
+    """The table."""
     action: str
+    """The action."""
     arguments: Mapping[str, Number]
+    """Values by the names of the action's parameters."""
     key: Mapping[str, Match] | None = None
+    """Matches by the names of key fields; a field that is left out matches any value. null: the default action."""
     priority: int = 0
     """If several entries match, the one with the highest priority applies."""
 

@@ -4,7 +4,7 @@
 import zlib
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from qbed.base.errors import LabError
 from qbed.config.selectors import select
@@ -25,6 +25,8 @@ from qbed.p4.user_entries import UserEntries
 from qbed.plan import controlling, frr, launches, p4_switch
 from qbed.plan import model as p
 from qbed.plan import pipeline as p4
+from qbed.plan import queue as q
+from qbed.plan import workload as w
 from qbed.plan.demand import MAX_COPIED, Demand, queued_bytes
 from qbed.plan.frr.systems import systems
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
@@ -50,7 +52,7 @@ class _Compiler:
         self.is_frr = self.lab.routing == "frr"
         self.families: tuple[Family, ...] = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}[self.lab.addressing]  # type: ignore[assignment]
         self._prefixes: dict[tuple[int, Family], str] = {}
-        self._vias: dict[tuple[Any, ...], list[p.Via]] = {}
+        self._vias: dict[tuple[Family | Out, ...], list[p.Via]] = {}
         self.interfaces: dict[Out, str] = {
             out: f"eth{position}" for outs in self.routing.outs for position, out in enumerate(outs)
         }
@@ -74,6 +76,7 @@ class _Compiler:
             text = f"with a longest round-trip time of {format_duration(demand.longest_rtt_ns)} it ends too late"
             raise LabError([self.resolved.source.message(("duration",), text)])
         return p.Plan(
+            version=1,
             lab=self.lab.name,
             seed=self.seed,
             epoch_ns=epoch_ns,
@@ -124,7 +127,7 @@ class _Compiler:
             links.append(p.Link(name=link.name, mtu=state.mtu, a=a, b=b))
         return links
 
-    def queues(self) -> list[p.Queue]:
+    def queues(self) -> list[q.Queue]:
         """Two queues for each link, in the links' order, that of end a first."""
         modes, specs = self.resolved.observed, self.resolved.queues
         qdiscs = {id(spec): _qdisc(spec) for spec in {id(spec): spec for spec in specs.values()}.values()}
@@ -138,14 +141,14 @@ class _Compiler:
                 mode = modes.get(end, self.lab.observe.queues if role == "switch" else self.lab.observe.host_queues)
                 interface = self.interfaces[i, side]
                 queues.append(
-                    p.Queue(
+                    q.Queue(
                         name=f"{self.names[node]}:{interface}",
                         node=node,
                         interface=interface,
                         scheme=spec.scheme,
                         role=role,
                         qdisc=qdiscs[id(spec)] if self.names[node] not in programs else _qdisc(default_queue(spec)),
-                        observe=p.Observe(
+                        observe=q.Observe(
                             interval_ns=mode if isinstance(mode, int) else 0,
                             bin_bytes=self.resolved.links[i].mtu + ETHERNET_BYTES,
                             events=mode == EVERY_PACKET,
@@ -154,7 +157,7 @@ class _Compiler:
                 )
         return queues
 
-    def modules(self, workloads: Iterable[p.Workload]) -> list[str]:
+    def modules(self, workloads: Iterable[w.Workload]) -> list[str]:
         """The kernel modules of the schemes in use, those of queues inside others too, of congestion controls, of the
         transport `rate`, and of payload that is too much to be copied.
         """
@@ -195,16 +198,18 @@ class _Compiler:
         """In the order of their times."""
         found = []
         for change in changes(self.resolved):
-            fields: dict[str, Any] = {}
+            one = p.Change(at_ns=change.at_ns)
             if isinstance(change, LinkChange):
-                (link, end), values = change.end, ("rate_bps", "delay_ns", "loss")
-                fields["link"] = {"link": link, "end": end} | {name: getattr(change, name) for name in values}
+                link, end = change.end
+                one.link = p.LinkChange(
+                    link=link, end=end, rate_bps=change.rate_bps, delay_ns=change.delay_ns, loss=change.loss
+                )
             elif isinstance(change, QueueChange):
                 queue = 2 * change.end[0] + _SIDES.index(change.end[1])
-                fields["queue"] = {"queue": queue, "qdisc": _qdisc(change.spec)}
+                one.queue = q.QueueChange(queue=queue, qdisc=_qdisc(change.spec))
             else:
-                fields["node"] = {"node": self.resolved.index[change.host], "congestion_control": change.tcp}
-            found.append(p.Change.model_validate({"at_ns": change.at_ns, **fields}))
+                one.node = p.NodeChange(node=self.resolved.index[change.host], congestion_control=change.tcp)
+            found.append(one)
         return found
 
     def windows(self) -> list[p.Window]:
@@ -251,11 +256,11 @@ class _Compiler:
             reflect=settings.get("reflect", 0.0) if self.has_rate else 0.0,
         )
 
-    def controller(self, node: int) -> p.Controller | None:
+    def controller(self, node: int) -> w.Controller | None:
         spec = self.resolved.controllers.get(self.names[node])
         if spec is None:
             return None
-        return p.Controller.model_validate(
+        return w.Controller.model_validate(
             {
                 "name": spec.name,
                 "parameters": spec.options.hex(),
@@ -266,7 +271,7 @@ class _Compiler:
             }
         )
 
-    def host_routes(self, node: int, metrics: dict[str, int | str]) -> Iterable[p.Route]:
+    def host_routes(self, node: int, metrics: p.Metrics) -> Iterable[p.Route]:
         """One default route; more only with several links."""
         routing = self.routing
         uplinks = routing.uplinks(node)
@@ -279,7 +284,7 @@ class _Compiler:
                 here, there = self.number(out), self.number((out[0], 1 - out[1]))
                 prefix = Number(min(here.offset, there.offset), core=True).text(family)
                 length = 31 if family == 4 else 127
-                if metrics:
+                if metrics != p.Metrics():
                     interface = self.interfaces[out]
                     via = [p.Via(interface=interface, gateway=None)]
                     yield p.Route(to=f"{prefix}/{length}", via=via, metrics=metrics)
@@ -375,13 +380,13 @@ class _Compiler:
     def systems(self) -> dict[int, int]:
         return systems(self.routing)
 
-    def expectations(self, node: int) -> Iterable[p.Expectation]:
+    def expectations(self, node: int) -> Iterable[w.Expectation]:
         """Return the routes that the compiler would have computed."""
         for edge in (edge for edge in self.routing.edges if node not in self.by_programs[edge]):
             via = [self.interfaces[out] for out in self.routing.next_hops(node, edge)]
             hops = min(len(via), self.lab.frr.maximum_paths)
             for family in self.families if hops else ():
-                yield p.Expectation(to=self.prefix(edge, family), hops=hops, via=via)
+                yield w.Expectation(to=self.prefix(edge, family), hops=hops, via=via)
 
     @cached_property
     def by_programs(self) -> dict[int, set[int]]:
@@ -401,8 +406,8 @@ class _Compiler:
             outs = self.routing.next_hops(node, edge)
             for family in self.families if outs else ():
                 for prefix in self.host_links(edge) if is_router and self.lab.frr.protocol == "ospf" else ():
-                    yield self.route(prefix, outs, family, {})
-                yield self.route(self.prefix(edge, family), outs, family, {})
+                    yield self.route(prefix, outs, family, p.Metrics())
+                yield self.route(self.prefix(edge, family), outs, family, p.Metrics())
 
     def host_links(self, edge: int) -> Iterable[str]:
         """Return a switch's links to hosts, as advertised by OSPF if any of its neighbours speaks OSPF."""
@@ -416,7 +421,7 @@ class _Compiler:
             self._prefixes[edge, family] = self.addresses.blocks[self.names[edge]].prefix(family)
         return self._prefixes[edge, family]
 
-    def route(self, to: str, outs: list[Out], family: Family, metrics: dict[str, int | str]) -> p.Route:
+    def route(self, to: str, outs: list[Out], family: Family, metrics: p.Metrics) -> p.Route:
         key = (family, *outs)
         if key not in self._vias:
             self._vias[key] = [
@@ -451,12 +456,21 @@ def at_most(links: list[p.Link], changes: list[p.Change]) -> list[p.Link]:
     return [link.model_copy(update={"a": a, "b": b}) for link, (a, b) in zip(links, most, strict=True)]
 
 
-def _qdisc(spec: QueueSpec) -> dict[str, Any]:
+def _qdisc(spec: QueueSpec) -> q.Qdisc:
     if spec.tc is not None:
-        return {"tc": list(spec.tc)}
+        return q.TcQdisc(tc=list(spec.tc))
+    kind, options = _kind(spec)
+    child = None
+    if spec.child is not None:
+        inside, inside_options = _kind(spec.child)
+        child = q.ChildQdisc(kind=inside, options=inside_options)
+    return q.KernelQdisc(kind=kind, options=options, child=child)
+
+
+def _kind(spec: QueueSpec) -> tuple[str, str]:
+    """The qdisc's name and its options as hexadecimal digits."""
     scheme = registry()[spec.scheme]
-    qdisc: dict[str, Any] = {"kind": scheme.kind(spec.values), "options": scheme.options(spec.values).hex()}
-    return qdisc if spec.child is None else qdisc | {"child": _qdisc(spec.child)}
+    return scheme.kind(spec.values), scheme.options(spec.values).hex()
 
 
 def _module(scheme: str) -> str | None:

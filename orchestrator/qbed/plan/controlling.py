@@ -6,7 +6,8 @@ The plan has both as files and programs, like FRR; the agent has no code for eit
 
 from qbed.p4.sources import Program
 from qbed.p4.switch_program import Script
-from qbed.plan import model as p
+from qbed.plan.model import Node
+from qbed.plan.workload import Program as Daemon
 
 ADDRESS = "127.0.0.1:9559"
 """The server's address in the switch's namespace; 9559 is P4Runtime's port."""
@@ -20,7 +21,7 @@ SIZE = 8
 _STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def controlled(switch: p.Node, program: Program, script: Script, epoch_ns: int) -> p.Node:
+def controlled(switch: Node, program: Program, script: Script, epoch_ns: int) -> Node:
     """Return the switch with the P4Runtime server, which takes over its program, and its controller."""
     serve = ["p4switch", "serve", "--listen", ADDRESS, "--running", f"{FOLDER}/{program.name}.json"]
     return switch.model_copy(
@@ -33,8 +34,8 @@ def controlled(switch: p.Node, program: Program, script: Script, epoch_ns: int) 
                 f"{FOLDER}/{script.name}": script.text,
             },
             "programs": [
-                p.Program(argv=[*serve, "--ready", f"{FOLDER}/ready"], ready=f"{FOLDER}/ready"),
-                p.Program(argv=[f"{FOLDER}/{script.name}", ADDRESS]),
+                Daemon(argv=[*serve, "--ready", f"{FOLDER}/ready"], ready=f"{FOLDER}/ready", optional=False),
+                Daemon(argv=[f"{FOLDER}/{script.name}", ADDRESS], ready=None, optional=False),
             ],
         }
     )

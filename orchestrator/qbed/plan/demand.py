@@ -11,7 +11,8 @@ from itertools import chain, islice
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.resolve import ResolvedLab
 from qbed.network.routes import Out
-from qbed.plan import model as p
+from qbed.plan import workload as p
+from qbed.plan.model import End, Link
 
 _MIB = 1 << 20
 _BASE = 192 * _MIB
@@ -38,7 +39,7 @@ class Demand:
     def __init__(
         self,
         resolved: ResolvedLab,
-        links: Sequence[p.Link],
+        links: Sequence[Link],
         workloads: Sequence[p.Workload],
         programs: int = 0,
     ) -> None:
@@ -56,7 +57,7 @@ class Demand:
         in_flight = self._measure(workloads)
         self.memory_bytes = self._memory(sum(map(self._sockets, workloads)), in_flight)
 
-    def _end(self, out: Out) -> p.End:
+    def _end(self, out: Out) -> End:
         link = self.links[out[0]]
         return link.b if out[1] else link.a
 
@@ -129,7 +130,7 @@ class Demand:
         if isinstance(workload, p.Flows):
             arrivals = len(workload.each)
             return self._coming_and_going(arrivals, max(1.0, self.duration_ns / arrivals))
-        mean_ns = max(1.0, *workload.interarrival_ns.values()) / workload.flows_at_once
+        mean_ns = max(1.0, workload.mean_interarrival_ns) / workload.flows_at_once
         arrivals = int(self.duration_ns / mean_ns) + workload.flows_at_once
         if workload.limit is not None:
             arrivals = min(arrivals, workload.limit)

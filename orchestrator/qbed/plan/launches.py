@@ -7,8 +7,9 @@ from pathlib import PurePosixPath
 from qbed.lab.programs import BEFORE, Program, filled
 from qbed.network.launches import Launch
 from qbed.network.resolve import ResolvedLab
-from qbed.plan import model as p
+from qbed.plan import workload as p
 from qbed.plan.controlling import environment
+from qbed.plan.model import Node
 
 FOLDER = "/run/lab"
 """Working folder in each node with the files that are beside the lab file."""
@@ -51,7 +52,7 @@ def _launch(number: int, launch: Launch, node: int, built_in: dict[str, str], ep
     )
 
 
-def with_files(resolved: ResolvedLab, nodes: list[p.Node]) -> Iterator[p.Node]:
+def with_files(resolved: ResolvedLab, nodes: list[Node]) -> Iterator[Node]:
     """Return the nodes with the files of their programs."""
     files: dict[int, dict[str, str]] = {}
     for launch in resolved.launches:

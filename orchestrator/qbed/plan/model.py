@@ -6,125 +6,132 @@ back.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.routes import Routing
-from qbed.plan.base import Part
+from qbed.plan.base import AbsolutePath, Address, Mac, Part, Prefix
 from qbed.plan.pipeline import P4Program, Pipeline
+from qbed.plan.queue import Queue, QueueChange
+from qbed.plan.workload import Controller, Expectation, Launch, Program, Workload
 
 VERSION = 1
-_LEFT_OUT = ("changes", "launches", "p4", "parameters", "sojourn", "statistics_interval_ns", "windows")
-"""Fields that are omitted if a lab has none, so that its cells keep their keys."""
 
 
 class Via(Part):
-    """One next hop; without a gateway the destination is on the link."""
+    """One next hop."""
 
     interface: str
-    gateway: str | None
+    """Interface of the node."""
+    gateway: Address | None
+    """Address of the next hop; null: the destination is on the link."""
+
+
+class Metrics(Part):
+    """RTAX_* metrics of a route."""
+
+    rto_min_ms: int | None = None
+    """Smallest retransmission timeout of TCP."""
+    initcwnd: int | None = None
+    """Initial congestion window in segments."""
+    initrwnd: int | None = None
+    """Initial receive window in segments."""
+    quickack: int | None = None
+    """1: acknowledgements are not delayed."""
+    features: int | None = None
+    """1: ECN."""
+    congctl: str | None = None
+    """Congestion control."""
 
 
 class Route(Part):
-    """A route; several next hops are ECMP in this order."""
+    """A route. Several next hops are ECMP in this order, which makes it symmetric."""
 
-    to: str
+    to: Prefix
+    """Destination. A route to the prefix of a link replaces the kernel's, so that it has the metrics."""
     via: list[Via]
-    metrics: dict[str, int | str] = {}
-
-
-class Program(Part):
-    """A program that runs as long as the lab. The node's next program is started when the file `ready` exists.
-
-    `optional`: a node without this program skips it.
-    """
-
-    argv: list[str]
-    ready: str | None = None
-    optional: bool = False
-
-
-class Expectation(Part):
-    """Required content of a forwarding table before the workloads begin: the number of next hops to every host of a
-    prefix, and the interfaces of all of them.
-    """
-
-    to: str
-    hops: int
-    via: list[str]
-
-
-class Controller(Part):
-    """A host's rate controller for the transport `rate`. `parameters`: hex of the content of QRATE_A_PARAMETERS
-    (kernel/include/uapi/qbed/qrate.h).
-    """
-
-    name: str
-    parameters: str
-    signal: Literal["rtt", "sum", "sum_squ", "max", "ind"]
-    unit: Literal["packets", "bytes", "time"]
-    bits: int
-    forward: bool
+    """Next hops."""
+    metrics: Metrics
+    """Metrics."""
 
 
 class Node(Part):
-    """A network namespace. The fields of programs (`environment` and the following) are omitted if unused.
+    """A network namespace. Addresses of a node that none of its links has are assigned to `lo`.
 
-    `kernel`: in a container, the machine's kernel (`host`) or the lab's (`qbed`), if the lab file selects one.
-    Otherwise a switch runs on the lab's kernel, and a host on the machine's if that has the same features. `controller`
-    and `reflect` (the probability of reflecting a data packet's QCN feedback) exist if a workload has the transport
-    `rate`. `pipeline` replaces routing in a P4 switch. `offload`: TCP of the host hands packets of up to 64 KB to its
-    interfaces.
+    The agent installs permanent neighbour entries for the addresses at both ends of each link, so there is no ARP or
+    ND.
     """
 
     name: str
+    """Name."""
     kind: Literal["host", "switch"]
+    """Whether it is a host or forwards packets."""
     kernel: Literal["host", "qbed"] | None = None
-    kernel_asked_at: str = Field(default="", exclude=True)
+    """In containers, the machine's kernel (`host`) or the lab's (`qbed`), if the lab file selects one. Otherwise a
+    switch has the lab's kernel, and a host the machine's if that has the same features.
+    """
+    kernel_asked_at: SkipJsonSchema[str] = Field(default="", exclude=True)
     """Position of `kernel` in the lab file, for messages; not in plan.json."""
-    addresses: list[str]
+    addresses: list[Address]
+    """Addresses, one of each IP version of the lab."""
     sysctls: dict[str, str]
+    """Sysctls of the namespace, by path under `/proc/sys`. Those of `net/*/conf/all` and `net/*/conf/default` are
+    written before links exist.
+    """
     routes: list[Route]
+    """Routes."""
     offload: Literal["tso"] | None = None
+    """`tso`: TCP of the host sends packets of up to 64 KB to its interfaces (IFLA_GSO_MAX_SEGS)."""
     controller: Controller | None = None
+    """Rate controller, if a workload has the transport `rate`."""
     reflect: float = 0.0
+    """Probability that a host of the transport `rate` reflects the QCN feedback of a received packet."""
     pipeline: Pipeline | None = None
+    """Program of a P4 switch, which replaces routing."""
     environment: dict[str, str] = {}
-    folders: list[str] = []
+    """Variables of all programs in the node."""
+    folders: list[AbsolutePath] = []
+    """Folders that are private to the node's programs, and initially empty."""
     files: dict[str, str] = {}
+    """Contents of files by path: in these folders, or instead of files of the machine. A file that begins with `#!` is
+    executable.
+    """
     programs: list[Program] = []
+    """Programs that run as long as the lab, in the order of their start."""
     expects: list[Expectation] = []
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        optional = {name for name, field in Node.model_fields.items() if not field.is_required()}
-        return {name: value for name, value in handler(self).items() if value or name not in optional}
+    """Required content of the forwarding table."""
 
 
 class End(Part):
     """One end of a link: its interface, and its transmitter with a queue."""
 
     node: int
+    """Index of the node."""
     interface: str
-    mac: str
-    addresses: list[str]
+    """Interface of the node."""
+    mac: Mac
+    """Ethernet address."""
+    addresses: list[Prefix]
+    """Addresses with the prefix of the link."""
     rate_bps: int
+    """Rate in bit/s."""
     delay_ns: int
+    """Propagation delay."""
     overhead_bytes: int
+    """Bytes that each frame takes on the wire in addition."""
     loss: float
+    """Probability that a frame is lost: below 1."""
     queue: int
+    """Index of the queue."""
     jitter_ns: int = 0
+    """A frame is delayed by up to this beyond `delay_ns`."""
     reordering: bool = False
-
-    @model_serializer(mode="wrap")
-    def _without_jitter(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        optional = ("jitter_ns", "reordering")
-        return {name: value for name, value in handler(self).items() if value or name not in optional}
+    """Whether frames may overtake each other."""
 
     def transmit_ns(self, frame_bytes: int) -> int:
         """Return the time to serialise a frame with its Ethernet header, rounded up as by the link device."""
@@ -135,223 +142,92 @@ class Link(Part):
     """A point-to-point link."""
 
     name: str
+    """Name."""
     mtu: int
+    """MTU in bytes."""
     a: End
+    """First end."""
     b: End
-
-
-class Observe(Part):
-    """Recording of a queue's tap."""
-
-    interval_ns: int
-    bin_bytes: int
-    events: bool
-
-
-class Queue(Part):
-    """The root qdisc of a link's end. `qdisc`: `kind` and `options` (hex), or `tc` (arguments)."""
-
-    name: str
-    node: int
-    interface: str
-    scheme: str
-    role: Literal["host", "switch"]
-    qdisc: dict[str, Any]
-    observe: Observe
-
-
-def _without(fields: dict[str, Any], **defaults: object) -> dict[str, Any]:
-    """Return the fields without those that have their default, so that a new field does not change existing plans."""
-    return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
-
-
-class Flows(Part):
-    """One flow for each pair of nodes. `dscp` and `interval_ns` (of probes) are omitted if unset.
-
-    `each`, for flows from a file: start after `start_ns`, and size; `size_bytes` is the largest size then.
-    """
-
-    id: int
-    kind: Literal["flows"] = "flows"
-    label: str
-    transport: Literal["tcp", "udp", "rate", "probe"]
-    pairs: list[tuple[int, int]]
-    size_bytes: int | None
-    start_ns: int
-    spread_ns: int
-    stop_ns: int | None
-    connect: Literal["at start", "before"]
-    port: int
-    family: Literal[4, 6]
-    congestion_control: str | None
-    rate_bps: int | None
-    packet_bytes: int | None
-    payload_bytes: int | None = None
-    each: list[tuple[int, int]] = []
-    interval_ns: int | None = None
-    dscp: int | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(handler(self), each=[], interval_ns=None, dscp=None)
-
-
-class Arrivals(Part):
-    """An open-loop arrival process. `together`: every pair has a flow at each arrival; omitted if false."""
-
-    id: int
-    kind: Literal["arrivals"] = "arrivals"
-    label: str
-    transport: Literal["tcp", "rate"] = "tcp"
-    sources: list[int] | None
-    destinations: list[int] | None
-    pairs: list[tuple[int, int]] | None
-    interarrival_ns: dict[str, int | float]
-    size: dict[str, Any]
-    start_ns: int
-    stop_ns: int | None
-    limit: int | None
-    connect: Literal["at start", "before"]
-    port: int
-    family: Literal[4, 6]
-    congestion_control: str | None
-    payload_bytes: int | None = None
-    together: bool = False
-    dscp: int | None = None
-
-    @property
-    def flows_at_once(self) -> int:
-        """The flows of each arrival."""
-        if not self.together:
-            return 1
-        if self.pairs is not None:
-            return len(self.pairs)
-        sources, destinations = self.sources or [], self.destinations or []
-        return len(sources) * len(destinations) - len(set(sources) & set(destinations))
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(handler(self), together=False, dscp=None)
-
-
-class Exchanges(Part):
-    """Clients that send requests, wait for the responses, think, and repeat. Clients in `sources` query `fanout` of
-    `destinations` at once (None: all); each of `pairs` has its own client. `request` is the size of the request,
-    `on_ns` the time of sending instead; without a `response` the server acknowledges the whole request.
-    """
-
-    id: int
-    kind: Literal["exchanges"] = "exchanges"
-    label: str
-    transport: Literal["exchanges"] = "exchanges"
-    sources: list[int] | None
-    destinations: list[int] | None
-    pairs: list[tuple[int, int]] | None
-    fanout: int | None
-    request: dict[str, Any] | None
-    on_ns: dict[str, Any] | None
-    response: dict[str, Any] | None
-    think_ns: dict[str, Any]
-    limit: int | None
-    persistent: bool
-    outstanding: int
-    start_ns: int
-    spread_ns: int
-    stop_ns: int | None
-    connect: Literal["at start", "before"]
-    port: int
-    family: Literal[4, 6]
-    congestion_control: str | None
-    dscp: int | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_dscp(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(handler(self), dscp=None)
-
-
-Workload = Flows | Arrivals | Exchanges
-
-
-class Launch(Part):
-    """A program that is started on a node at a given time. `program`: the entry in the lab file; `folder`: the working
-    folder; a negative start is before that of the workloads; `output`: the format, for parsing the results.
-    """
-
-    program: int
-    label: str
-    node: int
-    argv: list[str]
-    environment: dict[str, str]
-    folder: str
-    start_ns: int
-    stop_ns: int | None
-    any_status: bool
-    output: Literal["text", "json", "key=value"]
+    """Second end."""
 
 
 class Capture(Part):
     """Packets of one interface to write to a file."""
 
     name: str
+    """NODE:INTERFACE; the file is `out/NODE-INTERFACE.pcap`."""
     node: int
+    """Index of the node."""
     interface: str
+    """Interface of the node."""
     snaplen: int
+    """Bytes of each packet that are written."""
 
 
 class LinkEvent(Part):
-    """Both ends of a link, by its index, go down or come up."""
+    """Both ends of a link go down or come up.
+
+    When a link comes up, the agent restores neighbours, IPv6 addresses and routes that the kernel has removed.
+    """
 
     at_ns: int
+    """Time after the epoch; in an interactive lab after the workloads' base."""
     link: int
+    """Index of the link."""
     state: Literal["up", "down"]
+    """New state."""
 
 
 class Window(Part):
-    """A time span with its own sums."""
+    """A time span with its own sums. All windows have at most 64 different bounds."""
 
     name: str
+    """Name."""
     from_ns: int
+    """Begin, after the epoch."""
     until_ns: int
+    """End, after the epoch."""
 
 
 class LinkChange(Part):
-    """New properties of a link end's transmitter; those that are None do not change."""
+    """New properties of the transmitter at a link's end."""
 
     link: int
+    """Index of the link."""
     end: Literal["a", "b"]
+    """End of the link."""
     rate_bps: int | None = None
+    """Rate in bit/s."""
     delay_ns: int | None = None
+    """Propagation delay."""
     loss: float | None = None
-
-
-class QueueChange(Part):
-    """A queue's new parameters: a `qdisc` as in `queues`, of the same kind."""
-
-    queue: int
-    qdisc: dict[str, Any]
+    """Probability that a frame is lost."""
 
 
 class NodeChange(Part):
-    """A host's new congestion control."""
+    """A host's new congestion control, for its sockets too whose workload has none."""
 
     node: int
+    """Index of the node."""
     congestion_control: str
+    """Congestion control."""
 
 
 class Change(Part):
-    """A change during the run: exactly one of these."""
+    """A change during the run: of a link, a queue or a node."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": [name]} for name in ("link", "queue", "node")]},
+    )
 
     at_ns: int
+    """Time after the epoch."""
     link: LinkChange | None = None
+    """New properties of a link's end."""
     queue: QueueChange | None = None
+    """New parameters of a queue."""
     node: NodeChange | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = {name: value for name, value in handler(self).items() if value is not None}
-        if self.link is not None:
-            fields["link"] = {name: value for name, value in fields["link"].items() if value is not None}
-        return fields
+    """New settings of a node."""
 
 
 @dataclass(frozen=True)
@@ -384,58 +260,55 @@ class Path:
 class Plan(Part):
     """A compiled lab."""
 
-    version: Literal[1] = 1
+    version: Literal[1]
+    """Version of the format."""
     lab: str
+    """Name of the lab."""
     seed: int
+    """Seed of all random numbers."""
     epoch_ns: int
+    """Start of the workloads, on the guest's CLOCK_MONOTONIC."""
     duration_ns: int
+    """Duration after the epoch."""
     memory_bytes: int
+    """Memory of the guest."""
     modules: list[str]
+    """Kernel modules, beside those of links and taps."""
     sysctls: dict[str, str]
+    """Sysctls that a kernel has once, by path under `/proc/sys`. They are written first."""
     parameters: dict[str, str] = {}
-    """Kernel parameters (PART/PARAMETER); omitted if there are none."""
+    """Kernel parameters by PART/PARAMETER, written to `/sys/module/PART/parameters` after the sysctls."""
     nodes: list[Node]
+    """Nodes."""
     links: list[Link]
+    """Links."""
     queues: list[Queue]
+    """Queues: two for each link, in the order of the links, that of end `a` first."""
     workloads: list[Workload]
+    """Workloads, in the order of their ids."""
     launches: list[Launch] = []
-    """Programs as workload; omitted if there are none."""
+    """Programs as workload. If there are any, `/etc/hosts` names the nodes."""
     captures: list[Capture]
-    events: list[LinkEvent] = []
+    """Interfaces whose packets are written to files."""
+    events: list[LinkEvent]
+    """Links that go down or come up, in the order of their times."""
     changes: list[Change] = []
-    """Omitted if there are none."""
+    """Changes during the run, in the order of their times."""
     flow_interval_ns: int
+    """Interval of the series of flows; 0: no series."""
     statistics_interval_ns: int = 0
-    """Omitted if 0."""
+    """Interval of the series of the qdiscs' statistics; 0: no series."""
     sojourn: bool = False
-    """Whether taps record sojourn times; omitted if false."""
+    """Whether taps record sojourn times (records 7 to 9 of section 4)."""
     windows: list[Window] = []
-    """Omitted if there are none."""
+    """Time spans with their own sums."""
     p4: list[P4Program] = []
-    """The programs of the nodes' pipelines; omitted if there are none."""
+    """Programs of the nodes' pipelines."""
 
     def dumps(self) -> str:
-        """Canonical JSON."""
-        return "".join(self._written())
-
-    def _written(self) -> Iterator[str]:
-        """Yield the JSON in pieces: dictionaries of a whole large plan would take several times its memory."""
-        before = "{"
-        for name in Plan.model_fields:
-            value = getattr(self, name)
-            if name in _LEFT_OUT and not value:
-                continue
-            yield f'{before}\n "{name}": '
-            if isinstance(value, list) and value:
-                yield "["
-                for number, entry in enumerate(value):
-                    plain = entry.model_dump(mode="json") if isinstance(entry, Part) else entry
-                    yield f"{',' if number else ''}\n  {json.dumps(plain, ensure_ascii=False)}"
-                yield "\n ]"
-            else:
-                yield json.dumps(value, ensure_ascii=False)
-            before = ","
-        yield "\n}\n"
+        """Canonical JSON. It is made part by part: the objects of a large plan take several times the text's memory."""
+        names = [name for name, field in Plan.model_fields.items() if getattr(self, name) != field.default]
+        return "{" + ",".join(f'\n "{name}": {_lines(getattr(self, name))}' for name in names) + "\n}\n"
 
     @classmethod
     def loads(cls, text: str | bytes) -> "Plan":
@@ -532,3 +405,11 @@ class Plan(Part):
     @cached_property
     def _indices(self) -> dict[str, int]:
         return {node.name: i for i, node in enumerate(self.nodes)}
+
+
+def _lines(value: object) -> str:
+    """A field of the plan as JSON, one entry of a list a line."""
+    if not isinstance(value, list) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    entries = (entry.plain() if isinstance(entry, Part) else entry for entry in value)
+    return "[" + ",".join(f"\n  {json.dumps(entry, ensure_ascii=False)}" for entry in entries) + "\n ]"

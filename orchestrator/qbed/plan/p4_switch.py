@@ -3,7 +3,7 @@
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from qbed.network.addresses import Family
 from qbed.p4.entry import Entry, Prefix, RecirculationPort
@@ -11,6 +11,7 @@ from qbed.p4.scheme_entries import clone_sessions
 from qbed.p4.sources import Program
 from qbed.p4.user_entries import UserEntries
 from qbed.plan.pipeline import P4Program, Session
+from qbed.plan.queue import KernelQdisc
 
 MODULE = "qp4"
 BMV2 = "simple_switch_grpc"
@@ -73,7 +74,7 @@ def sessions(program: Program, recirculation: RecirculationPort | None, user_ent
     return [Session(session=number, ports=ports, truncate_bytes=cut) for number, (ports, cut) in found.items()]
 
 
-def shaper(rate_bps: int, buffer_bytes: int, frame_bytes: int) -> dict[str, Any]:
+def shaper(rate_bps: int, buffer_bytes: int, frame_bytes: int) -> KernelQdisc:
     """A queue that lets packets go at a rate (Linux's tbf), each as long as on Ethernet: the link's own rate does not
     hold for what the program takes back.
     """
@@ -83,7 +84,7 @@ def shaper(rate_bps: int, buffer_bytes: int, frame_bytes: int) -> dict[str, Any]
     options = _attribute(_TBF_PARMS, spec + bytes(len(spec)) + struct.pack("=III", min(buffer_bytes, most), 0, 0))
     options += _attribute(_TBF_RATE64, struct.pack("=Q", rate)) if rate > most else b""
     options += _attribute(_TBF_BURST, struct.pack("=I", 2 * (frame_bytes + _OVERHEAD_BYTES)))
-    return {"kind": "tbf", "options": options.hex()}
+    return KernelQdisc(kind="tbf", options=options.hex())
 
 
 def _attribute(number: int, value: bytes) -> bytes:

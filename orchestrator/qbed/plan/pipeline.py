@@ -1,76 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan's P4 switches: programs, ports and table entries."""
 
-from typing import Any
-
-from pydantic import SerializerFunctionWrapHandler, model_serializer
-
 from qbed.lab.settings import P4Engine
 from qbed.p4.entry import Entry, Number
 from qbed.plan.base import Part
+from qbed.plan.queue import Qdisc
 
 
 class RecirculationPort(Part):
-    """A recirculation port: packets sent there return to the ingress. `interface` represents it in the switch's
-    namespace. `rate_bps` is informative; without it, packets leave at once.
-    """
+    """A recirculation port: packets that are sent there return to the ingress."""
 
     port: int
+    """The port's number."""
     interface: str
-    rate_bps: int | None = None
-    qdisc: dict[str, Any]
+    """The interface of the port in the switch's namespace."""
+    rate_bps: int | None
+    """The rate of its queue, for readers of the plan. null: packets leave at once."""
+    qdisc: Qdisc
+    """Its queue."""
 
 
 class Session(Part):
-    """Ports of a clone session; `truncate_bytes` 0: clones are not truncated."""
+    """A clone session."""
 
     session: int
+    """The session's number."""
     ports: list[int]
-    truncate_bytes: int = 0
+    """The ports that get a clone."""
+    truncate_bytes: int
+    """The length of clones in bytes; 0: not truncated."""
 
 
 class Group(Part):
-    """The ports of a multicast group."""
+    """A multicast group."""
 
     group: int
+    """The group's number."""
     ports: list[int]
+    """The ports that get a copy."""
 
 
 class Register(Part):
-    """The initial value of a register's element."""
+    """The initial value of one element of a register."""
 
     name: str
+    """The program's name of the register."""
     index: int
+    """The element."""
     value: Number
+    """The value."""
 
 
 class Pipeline(Part):
-    """The program of a P4 switch: one of the plan's `p4`, by name. Port N is the interface `ports[N]`. `engine`: the
-    engine in containers, if the lab file names one.
-    """
+    """The program of a P4 switch with its ports and entries."""
 
     program: str
+    """The name of a program in the plan's `p4`."""
     engine: P4Engine | None = None
+    """The engine in containers, if the lab file names one."""
     ports: list[str]
+    """Interfaces by port number."""
     entries: list[Entry]
+    """Table entries in the order of insertion."""
     recirculation: list[RecirculationPort] = []
+    """Recirculation ports."""
     sessions: list[Session] = []
+    """Clone sessions."""
     groups: list[Group] = []
+    """Multicast groups."""
     registers: list[Register] = []
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        required = {name for name, field in Pipeline.model_fields.items() if field.is_required()}
-        return {name: value for name, value in handler(self).items() if value or name in required}
+    """Initial values of registers."""
 
 
 class P4Program(Part):
-    """A P4 program: BMv2's JSON as text, and its P4Info if an engine of the plan is configured by P4Runtime."""
+    """A P4 program."""
 
     name: str
+    """The program's name, to which pipelines refer."""
     bmv2: str
+    """BMv2's JSON as text."""
     p4info: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_p4info(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
+    """P4Info as text, if an engine of the plan is configured by P4Runtime."""

@@ -3,6 +3,8 @@
 
 from typing import Any
 
+from qbed.plan.model import Metrics
+
 _ECN = {"off": "0", "on": "1", "default": "2"}
 _READ_MAX, _WRITE_MAX = 6291456, 4194304
 _MILLISECOND_NS = 1_000_000
@@ -96,13 +98,11 @@ def usual(sysctl: str) -> bool:
 _USUAL = frozenset(host_sysctls({"sysctls": {}}, "both", 0))
 
 
-def host_metrics(settings: dict[str, Any]) -> dict[str, int | str]:
+def host_metrics(settings: dict[str, Any]) -> Metrics:
     """The metrics of a host's routes (RTAX_*)."""
-    metrics: dict[str, int | str] = {}
-    if settings.get("rto_min", 1) % _MILLISECOND_NS == 0:
-        metrics["rto_min_ms"] = settings["rto_min"] // _MILLISECOND_NS
-    if "initial_window" in settings:
-        metrics["initcwnd"] = settings["initial_window"]
-    if settings.get("delayed_ack") == "off":
-        metrics["quickack"] = 1
-    return metrics
+    rto_min = settings.get("rto_min", 1)
+    return Metrics(
+        rto_min_ms=rto_min // _MILLISECOND_NS if rto_min % _MILLISECOND_NS == 0 else None,
+        initcwnd=settings.get("initial_window"),
+        quickack=1 if settings.get("delayed_ack") == "off" else None,
+    )

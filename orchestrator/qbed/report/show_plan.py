@@ -10,17 +10,24 @@ from qbed.base.json_files import Row
 from qbed.config.units import format_duration, format_rate, format_size
 from qbed.p4.entry import Entry, plan_number
 from qbed.p4.switch_program import FORWARDING
-from qbed.plan.model import (
+from qbed.plan.model import Link, Plan
+from qbed.plan.pipeline import Pipeline, RecirculationPort
+from qbed.plan.queue import ChildQdisc, KernelQdisc, Queue, TcQdisc
+from qbed.plan.workload import (
     Arrivals,
+    Cdf,
     Controller,
     Exchanges,
+    Exponential,
+    Fixed,
     Flows,
-    Link,
-    Plan,
-    Queue,
+    ParetoSize,
+    ParetoTime,
+    Size,
+    Time,
+    Uniform,
     Workload,
 )
-from qbed.plan.pipeline import Pipeline, RecirculationPort
 from qbed.schemes.declaration import Scheme, controllers, registry
 
 
@@ -142,18 +149,18 @@ def _queue(queue: Queue, peer: str) -> Row:
         mode = format_duration(queue.observe.interval_ns)
     qdisc = queue.qdisc
     parameters = ""
-    if queue.scheme in registry():
+    if isinstance(qdisc, KernelQdisc) and queue.scheme in registry():
         scheme = registry()[queue.scheme]
-        parameters = _parameters(scheme if scheme.has_kind(qdisc["kind"]) else _of_kind(qdisc["kind"]), qdisc)
-        if "child" in qdisc:
-            inside = _of_kind(qdisc["child"]["kind"])
-            parameters += f"; inside: {inside.name}, {_parameters(inside, qdisc['child'])}"
+        parameters = _parameters(scheme if scheme.has_kind(qdisc.kind) else _of_kind(qdisc.kind), qdisc)
+        if qdisc.child is not None:
+            inside = _of_kind(qdisc.child.kind)
+            parameters += f"; inside: {inside.name}, {_parameters(inside, qdisc.child)}"
     return {
         "name": queue.name,
         "towards": peer,
         "role": queue.role,
         "scheme": queue.scheme,
-        "qdisc": " ".join(qdisc["tc"]) if "tc" in qdisc else qdisc["kind"],
+        "qdisc": " ".join(qdisc.tc) if isinstance(qdisc, TcQdisc) else qdisc.kind,
         "parameters": parameters,
         "observed": mode,
     }
@@ -163,8 +170,8 @@ def _of_kind(kind: str) -> Scheme:
     return next(scheme for scheme in registry().values() if scheme.has_kind(kind))
 
 
-def _parameters(scheme: Scheme, qdisc: dict[str, Any]) -> str:
-    shown = scheme.describe(qdisc["kind"], bytes.fromhex(qdisc["options"]))
+def _parameters(scheme: Scheme, qdisc: ChildQdisc) -> str:
+    shown = scheme.describe(qdisc.kind, bytes.fromhex(qdisc.options))
     return ", ".join(f"{name} {value}" for name, value in shown.items())
 
 
@@ -217,27 +224,26 @@ def _exchanges(workload: Exchanges) -> tuple[str, str]:
     return _ends(workload), ", ".join([f"{at_once} at once", *parts])
 
 
-def _distribution(found: dict[str, Any], show: Callable[[int], str]) -> str:
+def _distribution(found: Size | Time, show: Callable[[int], str]) -> str:
     """A random size or time, in the lab file's notation."""
-    ((kind, value),) = found.items()
-    match kind:
-        case "fixed":
-            return show(value)
-        case "uniform":
-            return " to ".join(map(show, value))
-        case "exponential":
-            return f"exponential of mean {show(round(value))}"
-        case "pareto":
-            mean = show(round(value.get("mean_bytes") or value["mean_ns"]))
-            most = f", {show(value['most_bytes'])} at most" if "most_bytes" in value else ""
-            return f"pareto of mean {mean} and shape {value['shape']:g}{most}"
-        case _:
-            return f"{kind} of {len(value)} points"
+    match found:
+        case Fixed():
+            return show(found.fixed)
+        case Uniform():
+            return " to ".join(map(show, found.uniform))
+        case Exponential():
+            return f"exponential of mean {show(round(found.exponential))}"
+        case ParetoSize(pareto=one):
+            most = f", {show(one.most_bytes)} at most" if one.most_bytes is not None else ""
+            return f"pareto of mean {show(one.mean_bytes)} and shape {one.shape:g}{most}"
+        case ParetoTime(pareto=one):
+            return f"pareto of mean {show(round(one.mean_ns))} and shape {one.shape:g}"
+        case Cdf():
+            return f"cdf of {len(found.cdf)} points"
 
 
 def _arrivals(workload: Arrivals) -> tuple[str, str]:
-    ((spacing, mean),) = workload.interarrival_ns.items()
+    spacing = "exponential" if isinstance(workload.interarrival_ns, Exponential) else "fixed"
     at_once = "all at once, " if workload.together else ""
-    return _ends(
-        workload
-    ), f"{at_once}{spacing} every {mean / 1000:.6g} us, {_distribution(workload.size, format_size)}"
+    often = f"{at_once}{spacing} every {workload.mean_interarrival_ns / 1000:.6g} us"
+    return _ends(workload), f"{often}, {_distribution(workload.size, format_size)}"

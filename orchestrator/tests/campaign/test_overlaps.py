@@ -25,6 +25,7 @@ from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
+from qbed.plan.queue import KernelQdisc, Qdisc
 from qbed.schemes.declaration import registry
 
 DUMBBELL = Path(__file__).parents[3] / "labs" / "dumbbell"
@@ -55,8 +56,9 @@ def _is(port: str, where: str) -> bool:
     return where == "default" or fnmatch(port, f"{where}>*")
 
 
-def _parameters(scheme: str, qdisc: dict[str, Any]) -> dict[str, str]:
-    return registry()[scheme].describe(qdisc["kind"], bytes.fromhex(qdisc["options"]))
+def _parameters(scheme: str, qdisc: Qdisc) -> dict[str, str]:
+    assert isinstance(qdisc, KernelQdisc)
+    return registry()[scheme].describe(qdisc.kind, bytes.fromhex(qdisc.options))
 
 
 def same(field: str, one: str, other: str) -> bool:

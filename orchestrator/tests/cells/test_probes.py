@@ -17,7 +17,8 @@ from qbed.cells.probes import Probes
 from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
-from qbed.plan.model import Flows, Plan
+from qbed.plan.model import Plan
+from qbed.plan.workload import Flows
 from qbed.telemetry.probes import NEVER, PROBE_DTYPE, read_probes
 from qbed.telemetry.records import RecordError
 

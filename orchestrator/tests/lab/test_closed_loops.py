@@ -16,7 +16,8 @@ from qbed.cells.exchanges import exchanges
 from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
-from qbed.plan.model import Exchanges, Plan
+from qbed.plan.model import Plan
+from qbed.plan.workload import Cdf, Exchanges, Exponential, Fixed, ParetoNs, ParetoTime, Uniform
 from qbed.report.show_plan import summary
 from qbed.telemetry.exchanges import DTYPE, EXCHANGES, NEVER
 from qbed.telemetry.records import RecordError
@@ -47,12 +48,12 @@ def only(workload: str) -> Exchanges:
 def test_requests_in_the_plan() -> None:
     found = only(f"requests: {{clients: [h1, h2], servers: h2..h5, fanout: 2, {ASKED}, think: {{exponential: 1 ms}}}}")
     assert (found.sources, found.destinations, found.pairs, found.fanout) == ([0, 1], [1, 2, 3, 4], None, 2)
-    assert (found.request, found.response) == ({"fixed": 100}, {"fixed": 2000})
-    assert (found.think_ns, found.on_ns, found.limit) == ({"exponential": 1e6}, None, None)
+    assert (found.request, found.response) == (Fixed(fixed=100), Fixed(fixed=2000))
+    assert (found.think_ns, found.on_ns, found.limit) == (Exponential(exponential=1e6), None, None)
     assert (found.persistent, found.outstanding, found.transport, found.label) == (True, 1, "exchanges", "requests")
     pairs = only(f"requests: {{pairs: [[h1, h2], [h3, h2]], {ASKED}, connections: new, exchanges: 7, outstanding: 3}}")
     assert (pairs.pairs, pairs.sources, pairs.persistent) == ([(0, 1), (2, 1)], None, False)
-    assert (pairs.limit, pairs.outstanding, pairs.think_ns) == (7, 3, {"fixed": 0})
+    assert (pairs.limit, pairs.outstanding, pairs.think_ns) == (7, 3, Fixed(fixed=0))
     assert only(f"requests: {{clients: h1, servers: h2..h5, fanout: all, {ASKED}}}").fanout is None
 
 
@@ -61,9 +62,10 @@ def test_bursts_in_the_plan() -> None:
         "onoff: {from: h1..h2, to: h3, on: {pareto: {mean: 1 ms, shape: 1.5}}, off: {uniform: [0 us, 2 ms]}, count: 2}"
     )
     assert (found.pairs, found.outstanding, found.response, found.request) == ([(0, 2), (1, 2)], 2, None, None)
-    assert (found.on_ns, found.think_ns) == ({"pareto": {"mean_ns": 1e6, "shape": 1.5}}, {"uniform": [0, 2_000_000]})
+    assert found.on_ns == ParetoTime(pareto=ParetoNs(mean_ns=1e6, shape=1.5))
+    assert found.think_ns == Uniform(uniform=(0, 2_000_000))
     sized = only("onoff: {from: h1, to: h3, size: {published: web-search}, off: 1 ms, bursts: 5, connect: before}")
-    assert sized.request is not None and "cdf" in sized.request
+    assert isinstance(sized.request, Cdf)
     assert (sized.on_ns, sized.limit, sized.connect) == (None, 5, "before")
 
 

@@ -24,6 +24,7 @@ from qbed.p4.sources import scheme_program, with_programs
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.plan.pipeline import Pipeline
+from qbed.plan.queue import KernelQdisc
 from qbed.report.show_plan import summary
 from qbed.schemes.declaration import registry
 from qbed.substrates.containers.folder import topology
@@ -79,7 +80,7 @@ def test_one_setting_turns_a_scheme_into_its_program() -> None:
     for before, now in zip(linux.queues, bmv2.queues, strict=True):
         assert (now.name, now.scheme, now.observe) == (before.name, before.scheme, before.observe)
         if now.role == "switch":
-            assert now.qdisc == {"kind": "pfifo", "options": "64000000"}
+            assert now.qdisc.plain() == {"kind": "pfifo", "options": "64000000"}
     assert [node.routes for node in bmv2.nodes if node.kind == "switch"] == [[], []]
     assert Plan.loads(bmv2.dumps()) == bmv2
 
@@ -112,7 +113,7 @@ def test_qcn_and_abq_have_a_port_without_a_link() -> None:
     plan = compiled({"switches.default.kind": "bmv2", "switches.default.scheme": "qcn"})
     (port,) = pipeline(plan, "s1").recirculation
     assert (port.port, port.interface, port.rate_bps) == (510, "recirc510", None)
-    assert port.qdisc == {"kind": "pfifo", "options": "e8030000"}
+    assert port.qdisc.plain() == {"kind": "pfifo", "options": "e8030000"}
     assert [(s.session, s.ports) for s in pipeline(plan, "s1").sessions] == [(1, [510])]
     assert Plan.loads(plan.dumps()) == plan
 
@@ -124,11 +125,12 @@ def test_qcn_and_abq_have_a_port_without_a_link() -> None:
     # a struct tc_tbf_qopt: Ethernet with 24 bytes more and 84 at least, bytes a second, and all three ports' 1000 held
     spec = struct.pack("=BBHhHI", 0, 1, 24, 0, 84, 1_250_000_000) + bytes(12) + struct.pack("=III", 3000 * 1514, 0, 0)
     burst = struct.pack("=HHI", 8, 6, 2 * (1514 + 24))
-    assert pipeline(plan, "s1").recirculation[0].qdisc == {
+    assert pipeline(plan, "s1").recirculation[0].qdisc.plain() == {
         "kind": "tbf",
         "options": (struct.pack("=HH", 40, 1) + spec + burst).hex(),
     }
-    assert "0400" in pipeline(plan, "s2").recirculation[0].qdisc["options"]  # 5 GB/s is beyond 32 bits: TCA_TBF_RATE64
+    shaper = pipeline(plan, "s2").recirculation[0].qdisc
+    assert isinstance(shaper, KernelQdisc) and "0400" in shaper.options  # 5 GB/s is beyond 32 bits: TCA_TBF_RATE64
     entries = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_recirculation"]
     assert [(entry.key, entry.arguments) for entry in entries] == [(None, {"port": 7, "limit": 1000})]
     shown = next(row for row in summary(plan)["programs"] if row["switches"] == "s2")

@@ -22,7 +22,8 @@ from qbed.network.frames import CONGESTION_BYTES
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
-from qbed.plan.model import Arrivals, Controller, Flows, Plan
+from qbed.plan.model import Plan
+from qbed.plan.workload import Arrivals, Cdf, Controller, Exponential, Flows
 from qbed.plan.workloads import SIGNAL_PORT
 from qbed.report.show_plan import summary
 
@@ -190,7 +191,7 @@ def test_hosts_linked_directly() -> None:
     )
     assert [node.addresses for node in plan.nodes] == [["10.128.0.0"], ["10.128.0.1"]]
     (route,) = plan.nodes[0].routes
-    assert (route.to, route.via[0].gateway, route.metrics) == ("10.128.0.0/31", None, {"rto_min_ms": 10})
+    assert (route.to, route.via[0].gateway, route.metrics.plain()) == ("10.128.0.0/31", None, {"rto_min_ms": 10})
     assert len(plan.path(0, 1).ends) == 1
 
 
@@ -233,8 +234,8 @@ def test_incast_plan() -> None:
     assert (incast.size_bytes, incast.start_ns) == (32_000, 10_000_000)
     assert plan.modules == ["sch_ecn"]
     queue = next(queue for queue in plan.queues if queue.observe.events)
-    assert (queue.name, queue.qdisc["kind"]) == ("s1:eth0", "ecn")
-    assert plan.nodes[1].routes[0].metrics == {"rto_min_ms": 10}
+    assert (queue.name, queue.qdisc.plain()["kind"]) == ("s1:eth0", "ecn")
+    assert plan.nodes[1].routes[0].metrics.plain() == {"rto_min_ms": 10}
     assert plan.nodes[1].sysctls["net/ipv4/tcp_congestion_control"] == "dctcp"
 
 
@@ -285,11 +286,11 @@ hosts:
     plan = compiled("{star: {hosts: 2}}", rest)
     one, two = plan.nodes[0], plan.nodes[1]
     assert one.sysctls["net/ipv4/tcp_rto_min_us"] == "500"
-    assert one.routes[0].metrics == {"initcwnd": 20, "quickack": 1}
+    assert one.routes[0].metrics.plain() == {"initcwnd": 20, "quickack": 1}
     assert one.sysctls["net/ipv4/tcp_ecn"] == "1"
-    assert two.routes[0].metrics == {"rto_min_ms": 5, "initcwnd": 20, "quickack": 1}
+    assert two.routes[0].metrics.plain() == {"rto_min_ms": 5, "initcwnd": 20, "quickack": 1}
     assert (two.sysctls["net/ipv4/tcp_sack"], two.sysctls["net/ipv4/tcp_congestion_control"]) == ("0", "reno")
-    kinds = [(queue.name, queue.scheme, queue.qdisc["kind"]) for queue in plan.queues if queue.role == "host"]
+    kinds = [(queue.name, queue.scheme, queue.qdisc.plain()["kind"]) for queue in plan.queues if queue.role == "host"]
     assert kinds == [("h1:eth0", "droptail", "pfifo"), ("h2:eth0", "codel", "qcodel")]
     assert plan.modules == ["sch_qcodel"]
 
@@ -314,14 +315,14 @@ workload:
     assert (pairs.pairs, pairs.connect) == ([(0, 2), (1, 3)], "before")
     assert (many.pairs, many.spread_ns) == ([(1, 0), (2, 0), (3, 0)], 1_000_000)
     assert (udp.transport, udp.rate_bps, udp.packet_bytes) == ("udp", 10**9, 1000)
-    assert all_to_all.interarrival_ns == {"exponential": 100_000.0}
-    assert all_to_all.size == {"pareto": {"mean_bytes": 50_000, "shape": 1.2}}
+    assert all_to_all.interarrival_ns.plain() == {"exponential": 100_000.0}
+    assert all_to_all.size.plain() == {"pareto": {"mean_bytes": 50_000, "shape": 1.2}}
     # Half of the one receiver's 10 Gbit/s, in flows of 100 KB: one each 160 us.
-    assert loaded.interarrival_ns == {"fixed": 160_000}
+    assert loaded.interarrival_ns.plain() == {"fixed": 160_000}
     assert isinstance(together, Arrivals)
     assert (together.together, together.flows_at_once) == (True, 6)
-    assert together.size == {"pareto": {"mean_bytes": 50_000, "shape": 1.2, "most_bytes": 100_000}}
-    assert "together" not in loaded.model_dump() and loaded.flows_at_once == 1
+    assert together.size.plain() == {"pareto": {"mean_bytes": 50_000, "shape": 1.2, "most_bytes": 100_000}}
+    assert "together" not in loaded.plain() and loaded.flows_at_once == 1
     assert [workload.port for workload in plan.workloads] == [5001, 5002, 5003, 5004, 5005, 5006, 5007]
 
 
@@ -399,7 +400,7 @@ def test_a_distribution_from_a_file(tmp_path: Path) -> None:
     plan = compile_lab(lab_from_source(parse(text, folder=tmp_path)))
     (workload,) = plan.workloads
     assert isinstance(workload, Arrivals)
-    assert workload.size == {"cdf": [[1000, 0.5], [10000, 1.0]]}
+    assert workload.size.plain() == {"cdf": [[1000, 0.5], [10000, 1.0]]}
 
 
 @pytest.mark.parametrize(
@@ -409,11 +410,12 @@ def test_a_published_distribution(name: str, mean_bytes: int, below_10_kb: float
     plan = compiled("{star: {hosts: 2}}", f"workload: [{{arrivals: {{load: 0.5, size: {{published: {name}}}}}}}]")
     (workload,) = plan.workloads
     assert isinstance(workload, Arrivals)
-    points = workload.size["cdf"]
+    assert isinstance(workload.size, Cdf) and isinstance(workload.interarrival_ns, Exponential)
+    points = workload.size.cdf
     assert points[0][0] >= 1 and points[-1][1] == 1 and all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(points))
-    assert dict(map(tuple, points))[10_000] == below_10_kb
+    assert dict(points)[10_000] == below_10_kb
     # Both hosts send half of what their links carry.
-    assert workload.interarrival_ns["exponential"] == pytest.approx(mean_bytes * 8e9 / 10e9, rel=1e-4)
+    assert workload.interarrival_ns.exponential == pytest.approx(mean_bytes * 8e9 / 10e9, rel=1e-4)
 
 
 def replayed(folder: Path, text: str) -> Plan:

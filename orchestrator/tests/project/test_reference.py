@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 
 import jsonschema
+import plan_examples
 import pytest
 
 from qbed.campaign import reference as campaign
 from qbed.campaign.file import Campaign, load_campaign
 from qbed.config.source import read
 from qbed.lab.reference import page, schema
+from qbed.plan import reference as plan
+from qbed.plan.model import Plan
 from qbed.telemetry.tables import RESERVED_COLUMNS
 
 ROOT = Path(__file__).parents[3]
@@ -32,6 +35,46 @@ def test_the_published_reference_is_up_to_date() -> None:
 def test_the_published_reference_of_campaigns_is_up_to_date() -> None:
     published = (ROOT / "docs" / "campaign.md").read_text()
     assert published == campaign.page(), "run: qbed reference campaign > docs/campaign.md"
+
+
+def test_the_published_schema_of_plans_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "plan.schema.json").read_text() == plan.schema_text(), "run: make generate"
+    jsonschema.Draft202012Validator.check_schema(plan.schema())
+
+
+def test_the_published_reference_of_plans_is_up_to_date() -> None:
+    formats = (ROOT / "docs" / "formats.md").read_text()
+    assert formats == plan.page(formats), "run: make generate"
+    without = formats.replace(plan.BEGIN, "")
+    with pytest.raises(ValueError, match="expected `<!-- Generated"):
+        plan.page(without)
+
+
+def test_the_example_plans_are_up_to_date() -> None:
+    stored = {path.name: path.read_text() for path in plan_examples.FOLDER.iterdir()}
+    assert stored == plan_examples.files(), "run: make generate"
+
+
+def test_the_example_plans_are_valid_and_have_every_field_set_and_unset() -> None:
+    found: dict[str, list[set[str]]] = {}
+    for name, text in plan_examples.files().items():
+        if name == plan_examples.PARTS:
+            continue
+        jsonschema.validate(json.loads(text), plan.schema())
+        assert Plan.loads(text).dumps() == text
+        for part, fields in plan_examples.fields_of(text):
+            found.setdefault(part, []).append(fields)
+    for part, place in {"Plan": plan.schema(), **plan.schema()["$defs"]}.items():
+        for field in place["properties"]:
+            assert any(field in fields for fields in found[part]), f"{part}.{field} is never set"
+            if field not in place.get("required", ()):
+                assert any(field not in fields for fields in found[part]), f"{part}.{field} is always set"
+
+
+def test_the_plan_in_the_documentation_is_valid() -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "formats.md").read_text().split("## 2.")[0], re.S)
+    jsonschema.validate(json.loads(text), plan.schema())
+    assert Plan.loads(text).lab == "dumbbell"
 
 
 def test_every_column_of_the_tables_is_a_name_that_no_axis_has() -> None:
@@ -75,6 +118,7 @@ def test_the_schema_refuses_mistakes(old: str, new: str, tmp_path: Path) -> None
 def test_every_field_has_a_description() -> None:
     campaigns = Campaign.model_json_schema()
     models = [("Lab", schema()), *schema()["$defs"].items(), ("Campaign", campaigns), *campaigns["$defs"].items()]
+    models += [("Plan", plan.schema()), *plan.schema()["$defs"].items()]
     for name, place in models:
         for field, inner in place.get("properties", {}).items():
             assert inner.get("description"), f"{name}.{field} has no docstring"

@@ -169,8 +169,8 @@ def test_a_preset_gives_what_the_file_does_not() -> None:
         "switches:\n  default: {scheme: abq, preset: published, threshold: 12 packets}\n  s1>h1: {scheme: ecn}\n"
         "workload: [flow: {from: h1, to: h2, size: 1 KB}]\nduration: 1 ms\n",
     )
-    queues = {queue.scheme: queue.qdisc for queue in compile_lab(lab_from_source(lab)).queues if queue.role == "switch"}
-    shown = abq.describe("abq", bytes.fromhex(queues["abq"]["options"]))
+    queues = {q.scheme: q.qdisc.plain() for q in compile_lab(lab_from_source(lab)).queues if q.role == "switch"}
+    shown = abq.describe("abq", bytes.fromhex(str(queues["abq"]["options"])))
     assert (shown["release"], shown["threshold"], shown["buffer"]) == ("window", "12 packets", "120 KB")
     assert "ecn" in queues, "a port of another scheme has no preset of this one"
 
@@ -297,7 +297,7 @@ def port_of(settings: str) -> dict[str, Any]:
     )
     plan = compile_lab(lab_from_source(parse(text)))
     qdisc = next(queue.qdisc for queue in plan.queues if queue.role == "switch")
-    return {"modules": plan.modules, **qdisc}
+    return {"modules": plan.modules, **qdisc.plain()}
 
 
 def test_a_queue_inside_a_scheme() -> None:

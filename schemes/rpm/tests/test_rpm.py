@@ -27,7 +27,7 @@ from rpm_model import (
     segments,
 )
 
-from qbed.plan.model import Plan, Route, Via
+from qbed.plan.model import Metrics, Plan, Route, Via
 from qbed.schemes.declaration import registry
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 
@@ -345,7 +345,7 @@ def route_acknowledgements_by_s2(plan: Plan) -> None:
     target = links["h1-s1"].a.addresses[0].split("/")[0]
     for node, out, peer in (("h2", s2_h2.b, s2_h2.a), ("s2", h1_s2.b, h1_s2.a)):
         hop = Via(interface=out.interface, gateway=peer.addresses[0].split("/")[0])
-        plan.nodes[nodes[node]].routes.append(Route(to=f"{target}/32", via=[hop]))
+        plan.nodes[nodes[node]].routes.append(Route(to=f"{target}/32", via=[hop], metrics=Metrics()))
 
 
 @pytest.mark.parametrize("back", ["s1", "s2"])

@@ -459,7 +459,10 @@ mod tests {
             (refusal(|p| p["nodes"][0]["sysctls"] = json!({"net/../kernel/modprobe": "/mnt/x"})), "sysctl"),
             (refusal(|p| p["sysctls"] = json!({"net//core/x": "1"})), "sysctl"),
             (refusal(|p| p["nodes"][1]["folders"] = json!(["run"])), "\"run\" is not an absolute path"),
-            (refusal(|p| p["nodes"][1]["programs"] = json!([{"argv": []}])), "a program has no name"),
+            (
+                refusal(|p| p["nodes"][1]["programs"] = json!([{"argv": [], "optional": false}])),
+                "a program has no name",
+            ),
             (
                 refusal(|p| p["events"] = json!([{"at_ns": 1, "link": 9, "state": "down"}])),
                 "event 0: no link 9",

@@ -3,6 +3,8 @@
 
 mod check;
 pub mod controller;
+#[cfg(test)]
+mod examples;
 pub mod pipeline;
 pub mod place;
 pub mod text;
@@ -42,7 +44,6 @@ pub struct Plan {
     #[serde(default)]
     pub launches: Vec<Launch>,
     pub captures: Vec<Capture>,
-    #[serde(default)]
     pub events: Vec<LinkEvent>,
     pub flow_interval_ns: u64,
     /// Changes of settings while the lab runs.
@@ -126,7 +127,6 @@ pub struct Daemon {
     #[serde(default)]
     pub ready: Option<String>,
     /// Skipped if the program is not installed.
-    #[serde(default)]
     pub optional: bool,
 }
 
@@ -174,7 +174,6 @@ pub enum NodeKind {
 pub struct Route {
     pub to: Prefix,
     pub via: Vec<Hop>,
-    #[serde(default)]
     pub metrics: Metrics,
 }
 

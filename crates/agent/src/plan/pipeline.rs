@@ -83,7 +83,6 @@ pub struct Session {
     pub session: u16,
     pub ports: Vec<u16>,
     /// 0: no truncation.
-    #[serde(default)]
     pub truncate_bytes: u32,
 }
 

@@ -140,7 +140,7 @@ pub enum Interarrival {
 
 /// Distribution of a duration in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Time {
     Fixed(u64),
     Exponential(f64),
@@ -150,7 +150,7 @@ pub enum Time {
 
 /// Distribution of a size in bytes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Size {
     Fixed(u64),
     Uniform(u64, u64),
@@ -284,12 +284,12 @@ impl TryFrom<RawWorkload> for Workload {
             Kind::Flows => Pattern::Flows {
                 pairs: raw.pairs.ok_or_else(|| missing("pairs"))?,
                 size_bytes: raw.size_bytes,
-                spread_ns: raw.spread_ns.unwrap_or(0),
+                spread_ns: raw.spread_ns.ok_or_else(|| missing("spread_ns"))?,
                 each: raw.each,
             },
             Kind::Exchanges => Pattern::Exchanges {
                 ends: ends(raw.pairs, raw.sources, raw.destinations)?,
-                spread_ns: raw.spread_ns.unwrap_or(0),
+                spread_ns: raw.spread_ns.ok_or_else(|| missing("spread_ns"))?,
                 limit: raw.limit,
             },
             Kind::Arrivals => Pattern::Arrivals {

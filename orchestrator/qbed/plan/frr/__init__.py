@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from qbed.lab.frr import MILLISECOND, SECOND, FrrSettings
-from qbed.plan.model import Program
+from qbed.plan.workload import Program
 
 FOLDER = "/run/frr"
 """The node's folder for the daemons' files."""
@@ -74,7 +74,8 @@ def programs(settings: FrrSettings) -> list[Program]:
 
 
 def _daemon(name: str, ready: str) -> Program:
-    return Program(argv=[name, "--config_file", f"{FOLDER}/{name}.conf", *_usual(name)], ready=f"{FOLDER}/{ready}")
+    argv = [name, "--config_file", f"{FOLDER}/{name}.conf", *_usual(name)]
+    return Program(argv=argv, ready=f"{FOLDER}/{ready}", optional=False)
 
 
 def _usual(name: str) -> list[str]:

@@ -18,6 +18,7 @@ from qbed.network.frames import ETHERNET_BYTES
 from qbed.plan.model import Plan
 from qbed.plan.p4_switch import BMV2
 from qbed.plan.pipeline import Pipeline
+from qbed.plan.queue import KernelQdisc
 from qbed.substrates import SubstrateError
 from qbed.substrates.containers.engine import Container, Engine
 from qbed.substrates.containers.p4runtime import DEVICE, RefusedError, configure
@@ -153,9 +154,10 @@ def queues(plan: Plan, node: int, dilation: int) -> Iterator[str]:
     for port, interface in enumerate(_pipeline(plan, node).ports):
         link, end = ends[interface]
         frame_bytes = link.mtu + ETHERNET_BYTES
-        qdisc = plan.queues[end.queue].qdisc  # a plain one: see `qbed.network.queues.plain`
-        limit = int.from_bytes(bytes.fromhex(qdisc["options"]), "little")
-        packets = limit if qdisc["kind"] == "pfifo" else max(1, limit // frame_bytes)
+        qdisc = plan.queues[end.queue].qdisc
+        assert isinstance(qdisc, KernelQdisc), "a P4 switch has plain queues: see `qbed.network.queues.plain`"
+        limit = int.from_bytes(bytes.fromhex(qdisc.options), "little")
+        packets = limit if qdisc.kind == "pfifo" else max(1, limit // frame_bytes)
         yield f"set_queue_depth {packets} {port}"
         bits = 8 * (frame_bytes + end.overhead_bytes) * dilation
         yield f"set_queue_rate {max(1, round(end.rate_bps / bits))} {port}"

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from qbed.base.errors import LabError
 from qbed.config.reach import trusted
-from qbed.plan.model import Exchanges, Plan
+from qbed.plan.model import Plan
 from qbed.plan.sysctls import RTO_MIN, usual
+from qbed.plan.workload import Exchanges
 from qbed.substrates.containers import bmv2
 
 SYSCTLS = Path("/proc/sys")
@@ -141,7 +142,7 @@ class _Placer:
         routes = self._plan.nodes[node].routes
         for sysctl, value in self._plan.nodes[node].sysctls.items():
             # The routes tell any kernel a least RTO of whole milliseconds.
-            by_route = sysctl == RTO_MIN and all(f"{r.metrics.get('rto_min_ms')}000" == value for r in routes)
+            by_route = sysctl == RTO_MIN and all(f"{r.metrics.rto_min_ms}000" == value for r in routes)
             if not (usual(sysctl) or by_route or self._machine.has(sysctl)):
                 return f"the machine's kernel has no {sysctl}"
         return None

@@ -22,8 +22,8 @@ from qbed.substrates.virtual.machine import has_huge_pages, xstate_bytes
 
 MEMORY_BYTES = 512 << 20
 TRIVIAL = Plan(
-    lab="doctor", seed=1, epoch_ns=2_000_000_000, duration_ns=1_000_000, memory_bytes=64 << 20, modules=[], sysctls={},
-    nodes=[], links=[], queues=[], workloads=[], captures=[], flow_interval_ns=0,
+    version=1, lab="doctor", seed=1, epoch_ns=2_000_000_000, duration_ns=1_000_000, memory_bytes=64 << 20,
+    modules=[], sysctls={}, nodes=[], links=[], queues=[], workloads=[], captures=[], events=[], flow_interval_ns=0,
 )  # fmt: skip
 
 

@@ -17,7 +17,9 @@ from qbed.base.files import open_regular
 from qbed.base.locations import checkout
 from qbed.config.reach import trusted
 from qbed.plan.controlling import PROGRAMS, PYTHON
-from qbed.plan.model import Launch, Node, Plan, Queue
+from qbed.plan.model import Node, Plan
+from qbed.plan.queue import Queue, TcQdisc
+from qbed.plan.workload import Launch
 from qbed.substrates import CellError, MissingPart
 from qbed.substrates.rebuild import BUILT_ON_DEMAND, build_program
 from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain
@@ -70,7 +72,7 @@ def has_programs(plan: Plan) -> bool:
 
 def _tc_queue(plan: Plan) -> Queue | None:
     """The first queue that the agent configures by running tc."""
-    return next((queue for queue in plan.queues if "tc" in queue.qdisc), None)
+    return next((queue for queue in plan.queues if isinstance(queue.qdisc, TcQdisc)), None)
 
 
 def _scripts(plan: Plan) -> list[tuple[Node, str]]:
