@@ -167,7 +167,7 @@ struct headers {
     signal_t signal;
 }
 
-/* What the parser found in a datagram of SIGNAL_PORT. */
+/* The result of parsing a datagram of SIGNAL_PORT. */
 const bit<3> FORM_NONE = 0;		/* it is not of that port, or damaged */
 const bit<3> FORM_HEADER = 1;		/* `signal` is valid, and all its numbers have a meaning */
 const bit<3> FORM_UNKNOWN_VERSION = 2;

@@ -75,7 +75,7 @@ parser SwitchParser(packet_in packet, out headers hdr, inout metadata meta,
         }
     }
 
-    /* What is longer than an extension may be here is as good as encrypted. */
+    /* A longer extension is treated as encrypted. */
     state ipv6_extension {
         transition select(packet.lookahead<bit<16>>()[7:0]) {
             0 .. EXTENSION_WORDS - 1: ipv6_extension_extract;

@@ -26,7 +26,7 @@ from qbed.substrates.containers.engine import Container
 from qbed.telemetry.taps import Run, read_taps
 
 FORWARDING_BPS = 400_000_000
-"""What the machine of the fakes forwards."""
+"""Forwarding rate of the fake machine."""
 
 
 class FakeNode(threading.Thread):
@@ -110,7 +110,7 @@ class FakeNode(threading.Thread):
 
 
 def write_part(plan: Plan, node: int, folder: Path, behaviour: str = "") -> None:
-    """What one node knows of the synthetic cell."""
+    """The part of the synthetic cell that one node records."""
     with tempfile.TemporaryDirectory() as name:
         write_out(plan, Path(name))
         whole, out = Path(name) / "out", folder / "out"
@@ -131,7 +131,7 @@ def write_part(plan: Plan, node: int, folder: Path, behaviour: str = "") -> None
         for link, pair in zip(plan.links, counters["links"], strict=True):
             for side, end in (("a", link.a), ("b", link.b)):
                 if end.node != node:
-                    pair[side] = {"sent": 999}  # the far end in this node's guest: nobody's book
+                    pair[side] = {"sent": 999}  # the peer in this node's guest, which is not counted
         for index in set(range(len(plan.queues))) - set(mine):
             counters["queues"][index] = {"kind": "pfifo_fast", "packets": 999}
         counters["nodes"] = [given if index == node else {} for index, given in enumerate(counters["nodes"])]

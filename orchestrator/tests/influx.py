@@ -125,7 +125,7 @@ def served(folder: Path, version: str = "1.6.7") -> Iterator[Server]:
 
 @contextmanager
 def between(server: str, answer: Callable[[int], bytes | int | None]) -> Iterator[str]:
-    """What stands before a server, as a proxy does: `answer`, by the number of the request: a status, bytes that are no
+    """A proxy before a server: `answer`, by the number of the request: a status, bytes that are no
     HTTP, or None: passed on.
     """
     count = iter(range(1 << 30))

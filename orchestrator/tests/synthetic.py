@@ -81,7 +81,7 @@ def flow_sample(table: str, flow: int, time_ns: int, **values: int | None) -> by
 
 
 class Books:
-    """What a network would have counted if these packets had crossed it."""
+    """The counters of a network that these packets have crossed."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

@@ -59,7 +59,7 @@ class Queue(Part):
     qdisc: Qdisc
     """The qdisc."""
     observe: Observe
-    """What the tap records."""
+    """The records of the tap."""
 
 
 class QueueChange(Part):

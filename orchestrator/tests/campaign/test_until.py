@@ -26,7 +26,7 @@ from qbed.substrates import Limits
 __all__ = ["clab"]
 ONE = """\
 question: How long do flows take?
-seeds: SAID
+seeds: UNTIL
 claims: []
 """
 
@@ -36,19 +36,19 @@ axes:
   tcp:
     - {name: reno, set: {hosts.default.tcp: reno}}
     - {name: cubic, set: {hosts.default.tcp: cubic}}
-seeds: SAID
+seeds: UNTIL
 profiles:
   one: {axes: {seed: [7]}}
 claims:
   - {name: all, paper: There are flows., sql: SELECT count(*) > 0 AS holds FROM flows}
 """
-SAID = "until 12 % of fct_mean_ns, at most 20"
+UNTIL = "until 12 % of fct_mean_ns, at most 20"
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     bench = Bench(tmp_path)
-    write_lab(bench.lab, CAMPAIGN.replace("SAID", SAID))
+    write_lab(bench.lab, CAMPAIGN.replace("UNTIL", UNTIL))
     return bench
 
 
@@ -70,7 +70,7 @@ def test_seeds_run_until_the_mean_is_known(bench: Bench) -> None:
     assert bench.run("verify", "a")[0] == 0
     assert f"{ran} cells: {ran} complete" in bench.run("cells", "a")[1]
 
-    # The same cells whatever ran them, and in parts.
+    # Every executor runs these cells, also in parts.
     status, text = bench.campaign("a")
     assert (status, f"{ran} cells are finished already" in text) == (0, True), text
     for which in "12":
@@ -80,7 +80,7 @@ def test_seeds_run_until_the_mean_is_known(bench: Bench) -> None:
 
 
 def test_a_claim_with_too_few_seeds_is_undecided(bench: Bench) -> None:
-    write_lab(bench.lab, CAMPAIGN.replace("SAID", "until 0.5 % of fct_mean_ns, at most 6"))
+    write_lab(bench.lab, CAMPAIGN.replace("UNTIL", "until 0.5 % of fct_mean_ns, at most 6"))
     status, text = bench.campaign("a", "--junit", "out.xml", "--summary", "out.md")
     assert status == 1 and "12 of 12 cells complete" in text
     (verdict,) = json.loads((bench.folder / "a" / "claims.json").read_text())
@@ -107,7 +107,7 @@ def test_a_cell_that_fails_ends_its_seeds(bench: Bench) -> None:
 
 def test_a_list_of_seeds_is_a_list(bench: Bench) -> None:
     campaign, _ = load_campaign(bench.lab / "campaign.yml")
-    assert len(build_matrix(campaign)) == 40 and build_matrix(campaign).until == parse_until(SAID)
+    assert len(build_matrix(campaign)) == 40 and build_matrix(campaign).until == parse_until(UNTIL)
     for matrix in (build_matrix(campaign, "one"), build_matrix(campaign, seeds=[7])):
         assert (len(matrix), matrix.until) == (2, None)
 
@@ -158,7 +158,7 @@ def test_cells_on_the_wall_clock_run_until_the_mean_is_known(
 ) -> None:
     """They are not repeatable and in no store: a cell that is finished is one observation, and more are made."""
     monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(tmp_path / "tools")))
-    lab = write_lab(tmp_path / "lab", ONE.replace("SAID", "until 15 % of fct_mean_ns, at most 20"))
+    lab = write_lab(tmp_path / "lab", ONE.replace("UNTIL", "until 15 % of fct_mean_ns, at most 20"))
     wishes = RunOptions(out=tmp_path / "run", limits=Limits(60, 60), on="containerlab", dilation=3)
     done = run_campaign(prepare(lab, wishes), Here(), Screen(), images=False)
     values = [float(one) for (one,) in duckdb.sql(

@@ -113,7 +113,7 @@ def qbed(*arguments: str) -> Result:
 
 
 def report(folder: Path, node: str, socket_dropped: int, late_ns: int | None) -> None:
-    """What the container of a node writes once a second."""
+    """The file that the container of a node writes once a second."""
     out = folder / "nodes" / node / "out"
     late = None if late_ns is None else {"max": late_ns, "p99": late_ns, "p50": 0, "events": 9}
     host = {"wall_ns": 1, "late_ns": late, "interfaces": {"eth0": {"socket_dropped": socket_dropped}}}

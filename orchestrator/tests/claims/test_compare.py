@@ -76,7 +76,7 @@ def test_numbers_stand_side_by_side_and_bands_decide(tmp_path: Path) -> None:
     assert found["wide"].expect == "refuted" and not found["wide"].as_expected, "what should differ, does not"
 
 
-def test_what_is_too_far_apart_is_named(tmp_path: Path) -> None:
+def test_values_with_too_large_a_difference_are_named(tmp_path: Path) -> None:
     found = judged(tmp_path, (100.0, 10), (80.0, 13))
     assert [found[name].verdict for name in ("full", "few", "wide")] == ["refuted"] * 3
     assert found["full"].reason == "the claim holds (linux), refuted (bmv2); goodput 100 and 80 (within 1 %)"

@@ -34,7 +34,7 @@ def test_a_run_of_an_earlier_qbed_is_named(tmp_path: Path) -> None:
 
 
 def test_a_link_where_a_file_is_written_leads_nowhere(tmp_path: Path) -> None:
-    """As in a stranger's folder: `qbed run --lock` writes beside the campaign."""
+    """In an untrusted folder: `qbed run --lock` writes beside the campaign."""
     mine, folder = tmp_path / "mine", tmp_path / "theirs"
     mine.write_text("mine")
     folder.mkdir()
@@ -165,7 +165,7 @@ FLOWS = ([FLOW | {"received_bytes": 5}], [FLOW | {"received_bytes": 6}])
             "programs at 4.000000 ms: node h1 program 0: end_ns 4000000, exit_status 0 / ",
         ),
         (
-            # What only one of them observes is no behaviour.
+            # An observation of only one run is no difference.
             {"tcp_info": ([INFO], []), "flows": FLOWS},
             "flows at 20.000000 ms: ",
         ),

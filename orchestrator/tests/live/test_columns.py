@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a viewer gets of samples is what a slow and simple count says, in whatever pieces they come."""
+"""Columns for viewers equal a simple count, however the samples are split."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_columns_equal_the_samples(records: Any, piece: int) -> None:
 
 
 def test_a_guest_can_write_any_number() -> None:
-    """What no lab has is left out, at no cost."""
+    """Columns that no lab has are left out, at no cost."""
     records = np.zeros(64, SAMPLE_DTYPE)
     dice = np.random.default_rng(1)
     words = records.view("u1").reshape(64, -1)

@@ -74,7 +74,7 @@ def campaign(folder: Path, monkeypatch: pytest.MonkeyPatch, addresses: list[Addr
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A finished run, whose points nobody has."""
+    """A finished run with points that no sink has."""
     folder = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QBED_CACHE", str(folder / "cache"))
@@ -217,7 +217,7 @@ def test_a_file_has_each_point_once_however_often_it_was_interrupted(run: Path, 
             size = super().give(body)
             self.left -= 1
             if not self.left:
-                raise KeyboardInterrupt  # it is written, and nobody knows
+                raise KeyboardInterrupt  # the points are written, without a record
             return size
 
     for _ in range(100):
@@ -402,8 +402,8 @@ def test_a_run_that_is_stopped_does_not_wait_for_its_sink(run: Path, tmp_path: P
     assert len(deliveries) == 1 and (isinstance(deliveries[0], str) or deliveries[0].left == 2)
 
 
-def test_a_courier_leaves_the_cells_their_cores(run: Path, tmp_path: Path) -> None:
-    """Where there are others; where there are none it has all of them, when nobody else wants them."""
+def test_an_exporter_leaves_the_cells_their_cores(run: Path, tmp_path: Path) -> None:
+    """It uses other cores if there are any, else all of them at low priority."""
     from qbed.live.exporter import exporting
 
     shutil.copytree(run, tmp_path / "run")

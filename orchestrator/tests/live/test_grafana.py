@@ -130,7 +130,7 @@ def test_grafana_would_find_them() -> None:
         assert len({panel["id"] for panel in one["panels"]}) == len(places)
 
 
-# What objects of Grafana 12.1 must have, and may. From its public schema (packages/grafana-schema: the kind Dashboard,
+# Required and optional fields of objects of Grafana 12.1, from its public schema (packages/grafana-schema: the kind Dashboard,
 # and of each kind of panel its options and its field configuration), as far as these dashboards have such objects.
 MUST_MAY = {
     "dashboard": (
@@ -228,7 +228,7 @@ def spans(dashboard: dict[str, Any]) -> str:
 
 
 def choices(server: Server, dashboard: dict[str, Any], *, all_: bool) -> dict[str, str]:
-    """What Grafana would have chosen: the first of each variable's values, or all of them."""
+    """Grafana's selection: the first of each variable's values, or all of them."""
     chosen: dict[str, str] = {}
     for variable in dashboard["templating"]["list"]:
         values = [row["value"] for row in server.ask(filled(variable["query"], chosen, ""), "qbed")]
@@ -256,7 +256,7 @@ def test_every_query_of_every_panel_has_an_answer(server: Server, name: str, all
 
 
 def test_samples_every_10_us_are_all_there_and_differ(server: Server) -> None:
-    """Of what Grafana cuts to milliseconds, nothing is lost: as many points as samples, in their order."""
+    """Truncation to milliseconds loses no point: as many points as samples, in their order."""
     dashboard = dashboards()["live"]
     occupancy = next(panel for panel in dashboard["panels"] if panel["title"] == "Occupancy, packets")
     chosen = choices(server, dashboard, all_=False)

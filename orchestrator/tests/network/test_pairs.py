@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends to whom, where the seed draws it."""
+"""Random pairs of senders and receivers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ COMPILED = sorted(path.relative_to(ROOT) for folder in FOLDERS for path in ROOT.
 
 
 def check(root: Path) -> str:
-    """What tools/p4 has to object; "" if nothing."""
+    """The problems that tools/p4 reports, or an empty text."""
     done = subprocess.run([root / "tools" / "p4", "--check"], stderr=subprocess.PIPE, text=True)
     assert bool(done.returncode) == bool(done.stderr)
     return done.stderr

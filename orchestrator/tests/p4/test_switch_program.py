@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches in P4: which program runs where, what its tables are told, and what the messages say about the rest."""
+"""P4 switches: programs, table entries and error messages."""
 
 import ipaddress
 import json
@@ -283,7 +283,7 @@ def test_counters_of_switches_are_gathered_from_the_nodes_that_are_them() -> Non
     assert set(merged["switches"]) == {node.name for node in plan.nodes[:-1] if node.pipeline}
 
 
-# --- somebody's own program -----------------------------------------------------------------------------------------
+# --- user-supplied programs -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

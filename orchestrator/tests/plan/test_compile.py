@@ -372,7 +372,7 @@ def test_rates() -> None:
     assert (one.reflect, switch.controller, switch.reflect) == (0.025, None, 0.0)
     flow, arrivals = plan.workloads
     assert isinstance(flow, Flows) and isinstance(arrivals, Arrivals)
-    # What the smallest MTU has room for behind IPv4 or IPv6, UDP and the congestion header.
+    # The room in the smallest MTU behind IPv4 or IPv6, UDP and the congestion header.
     assert (flow.transport, flow.port, flow.payload_bytes) == ("rate", 6190, 1500 - 20 - 8 - 88)
     assert (arrivals.transport, arrivals.port, arrivals.payload_bytes) == ("rate", 6190, 1500 - 40 - 8 - 88)
     assert (flow.connect, flow.congestion_control) == ("at start", None)

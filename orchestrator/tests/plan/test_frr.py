@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab with FRR compiles to: configuration, autonomous systems, what the tables must hold."""
+"""Plans of labs with FRR: configuration, autonomous systems, expected routes."""
 
 import re
 import time

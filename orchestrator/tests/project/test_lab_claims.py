@@ -38,7 +38,7 @@ def test_every_profile_of_a_lab_can_judge_its_claims(name: str) -> None:
 
 @pytest.fixture
 def tables() -> Iterator[duckdb.DuckDBPyConnection]:
-    """What a test makes of it, with the functions that claims have."""
+    """The value of an expression with the functions of claims."""
     with duckdb.connect() as connection:
         for macro in MACROS:
             connection.execute(f"CREATE MACRO {macro}")

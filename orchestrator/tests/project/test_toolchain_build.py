@@ -20,7 +20,7 @@ mkdir -p "$CARGO_TARGET_DIR/release"
 printf '#!/bin/sh\\necho "$@" %s\\n' "$of" > "$CARGO_TARGET_DIR/release/p4switch"
 chmod +x "$CARGO_TARGET_DIR/release/p4switch"
 """
-"""Makes a program that says what it was built of, as ours do; the first OTHERS times somebody else's was the last."""
+"""Build a program that prints its sources; the first OTHERS times, another process built last."""
 
 
 def run(cache: Path, *command: str, others: int = 0) -> subprocess.CompletedProcess[str]:

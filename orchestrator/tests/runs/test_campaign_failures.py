@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to campaigns: two at once, folders that cannot be written, clocks that jump, ten thousand cells."""
+"""Failures around campaigns: two at once, read-only folders, clocks that jump, ten thousand cells."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def test_workers_that_are_killed_cost_only_their_cells(cluster: Cluster) -> None:
     bench, dice = cluster.bench, random.Random(5)
-    cluster.work(cache="cache")  # the store of whoever asks
+    cluster.work(cache="cache")  # the store of the client
     cluster.work()
     cluster.work()
     address = cluster.address()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells by their keys: filed, run by whoever, taken from the store by a run that cannot tell."""
+"""Cells by their keys: queued, run by any process, and taken from the store by a run."""
 
 from __future__ import annotations
 

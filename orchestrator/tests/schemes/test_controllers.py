@@ -168,7 +168,7 @@ def test_what_the_module_is_made_of(mine: Path) -> None:
 
 
 def test_a_controller_changes_the_module_qrate_only(mine: Path, tmp_path: Path) -> None:
-    """What make sees (kernel/modules.sh has a hash over each folder)."""
+    """The files that make reads (kernel/modules.sh has a hash over each folder)."""
 
     def staged(name: str) -> dict[str, bytes]:
         copy = tmp_path / name

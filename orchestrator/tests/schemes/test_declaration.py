@@ -21,7 +21,7 @@ from qbed.schemes.declaration import _registry as declared
 from qbed.schemes.generate import generated
 
 HOST_SIDE = {"host", "tests"}
-"""What a folder has that is no scheme of switches: test_controllers.py sees to it."""
+"""A folder with controllers only; test_controllers.py tests it."""
 FOLDERS = sorted(
     path
     for path in schemes_folder().iterdir()

@@ -360,7 +360,7 @@ def test_answers_forbid_what_no_page_of_ours_needs(client: TestClient) -> None:
 
 
 def test_the_page_has_the_release_of_uplot(client: TestClient) -> None:
-    """Of version 1.6.31, dist/uPlot.iife.min.js, whoever brings it; nobody's page asks another host for it."""
+    """The page serves dist/uPlot.iife.min.js of version 1.6.31 and requests nothing from other hosts."""
     script = client.get("/page/uPlot.js")
     released, exported = script.content.split(b"\nexport")
     assert hashlib.sha256(released).hexdigest() == "2d27e8ad3d228164525ce213f9dc716f39b4e3aee0cc773fb3491c96cf4921a2"

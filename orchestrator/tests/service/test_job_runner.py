@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong with one job is that job's: the others are run."""
+"""A failure of one job does not stop the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ with (place / "events.ndjson").open("a") as events:
 
 
 class Fake(JobRunner):
-    """Whose processes conclude at once."""
+    """A runner with processes that end at once."""
 
     async def _warm(self) -> Process:
         return await asyncio.create_subprocess_exec(
@@ -38,7 +38,7 @@ class Fake(JobRunner):
 
 
 def states(folder: Path, spoil: Callable[[Jobs, JobRunner], None], jobs_kept: int = 3) -> list[str]:
-    """Of jobs that are submitted to a runner of one, when none waits any more."""
+    """The states of jobs that are submitted to a runner of one, after all have ended."""
 
     async def run() -> list[str]:
         jobs = Jobs(folder)

@@ -131,7 +131,7 @@ duration: 10 ms
 
 
 def parts(folder: Path, written: dict[str, dict[str, bytes]]) -> list[Path]:
-    """What some nodes left, by their names; all others have nothing."""
+    """Output folders of some nodes by their names; all others have none."""
     (folder / "lab").mkdir()
     (folder / "lab/lab.yml").write_text(CLOSED)
     plan = compile_lab(load_lab(folder / "lab"))
@@ -295,7 +295,7 @@ def test_a_cell_for_which_the_machine_was_late_is_run_anew(
         f"run {run} of this cell does not count: deadlines of h1" in text for run, text in enumerate(warnings, 1)
     )
     assert list(store.damages(0)) == []
-    # The same command tries it again, since it may go better; what is complete it leaves.
+    # A second run of the command tries the failed cell again and leaves complete ones.
     assert store.survey([0]) == ([0] if status == "invalid" else [], [])
 
 

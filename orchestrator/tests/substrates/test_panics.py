@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest's last words say of its panic. tests/e2e/test_new_scheme.py has a real one, with lines."""
+"""The message of a guest's panic from its console. tests/e2e/test_new_scheme.py has a real one, with lines."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_two_checkouts_share_a_cache_and_each_gets_its_crate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the same age, which is all that cargo goes by."""
+    """Sources of one age, the only property that cargo compares."""
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
 
     def run(name: str) -> str:
@@ -63,7 +63,7 @@ def set_up(scratch: Path, script: str) -> None:
 
 
 def test_unchanged_sources_are_only_looked_at(scratch: Path) -> None:
-    (scratch / "tools" / "sources").unlink()  # nobody reads them
+    (scratch / "tools" / "sources").unlink()  # it is not read
     assert changed_sources() == []
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What qbed finds out about the machine."""
+"""Properties of the machine that qbed detects."""
 
 import os
 from pathlib import Path
