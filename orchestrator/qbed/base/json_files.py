@@ -24,6 +24,8 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 """A value of a JSON file."""
 Row = dict[str, Any]
 """A JSON object."""
+Schema = dict[str, Any]
+"""A JSON Schema."""
 
 
 class SealError(ValueError):
