@@ -22,14 +22,14 @@ observe: {{queues: summary}}
 duration: {duration} us
 """
 FLOWS = ((1, 100_000_000), (36, 3_000_000), (900, 110_000))
-MOST_HOSTS = 60
+MAX_HOSTS = 60
 
 
 def measure(rounds: int) -> list[Figure]:
     program = build(Path(__file__).parent / "blocking" / "blocking.c", RESULTS / "blocking", "-pthread", "-Wall")
     figures = []
     for flows, size in FLOWS:
-        hosts = min(flows, MOST_HOSTS)
+        hosts = min(flows, MAX_HOSTS)
         pairs = ", ".join(f"[h{number % hosts + 1}, h{hosts + 1}]" for number in range(flows))
         text = LAB.format(hosts=hosts + 1, pairs=pairs, size=size, duration=flows * size * 8 // 9000 + 3_000_000)
         cell, empty, plain = Cell(text), Cell(re.sub(r"size: \d+ B", "size: 1 B, start: 1 us", text)), Cell(text)

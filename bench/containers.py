@@ -43,7 +43,7 @@ duration: 10 ms
 SIZES = {3: "{star: {hosts: 2}}", 20: "{dumbbell: {left: 9, right: 9}}"}
 DILATED = ("dumbbell", "fairness", "incast")
 PACKET_BYTES, HEADER_BYTES = 1500, 28
-LEAST_BPS, MOST_BPS = 20e6, 4e9
+LEAST_BPS, MAX_BPS = 20e6, 4e9
 """The bounds of the search for the largest rate."""
 TOLERATED_LOSS = 0.001
 STEP = 1.1
@@ -200,7 +200,7 @@ def largest_rate(labs: Labs, lab: str, address: str) -> float:
 
     Whatever else the machine does only ever adds losses: a rate counts if it passes once in `TRIALS`.
     """
-    passes, fails, best = LEAST_BPS, MOST_BPS, 0.0
+    passes, fails, best = LEAST_BPS, MAX_BPS, 0.0
     while fails / passes > STEP:
         offered = (passes * fails) ** 0.5
         arrived = next((rate for _ in range(TRIALS) if (rate := arriving(labs, lab, address, offered))), None)

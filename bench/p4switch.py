@@ -50,7 +50,7 @@ SIZES = {"64 B": 64, "1500 B": 1514}
 SIGNAL = {"130 B": 130}
 """The smallest frame with a congestion header; what is shorter has none, and costs less."""
 SECONDS = 1.0
-LEAST_RATE, LEAST_RATIO, MOST_COST, LEAST_WRITES = 1.0, 20, 1.5, 10_000
+LEAST_RATE, LEAST_RATIO, MAX_COST, LEAST_WRITES = 1.0, 20, 1.5, 10_000
 PEER_PACKETS, PEER_FEW, PEER_QUIET_S = 40_000, 10_000, 1.0
 BATCHES, BATCH, SINGLE = 10, 1_000, 500
 
@@ -106,7 +106,7 @@ def large_tables(rounds: int) -> list[Figure]:
     return [
         Figure("10 routes: packets a second", few / 1e6, "M/s"),
         Figure("100,000 routes: packets a second", many / 1e6, "M/s"),
-        Figure("100,000 routes / 10, time of a packet", few / many, "", MOST_COST),
+        Figure("100,000 routes / 10, time of a packet", few / many, "", MAX_COST),
         Figure("10,000 ternary entries of 100 masks: packets a second", masks / 1e6, "M/s"),
     ]
 

@@ -18,13 +18,13 @@ duration: {duration} us
 """
 PAYLOAD = {"rate": 1500 - 20 - 8 - 88, "tcp": 1500 - 20 - 32}
 PACKETS, FEW = 768_000, 1_920
-MOST_HOSTS = 60
+MAX_HOSTS = 60
 RATE_BPS = 9_900_000_000
 GOAL = 1.2
 
 
 def cell(transport: str, flows: int, packets: int) -> Cell:
-    hosts = min(flows, MOST_HOSTS)
+    hosts = min(flows, MAX_HOSTS)
     pairs = ", ".join(f"[h{number % hosts + 1}, h{hosts + 1}]" for number in range(flows))
     size = packets // flows * PAYLOAD[transport]
     return Cell(

@@ -80,7 +80,7 @@ def fake_toolchain(folder: Path, **behaviour: str) -> Path:
 
 
 class Screen:
-    """Keeps what it is told."""
+    """Keeps the events that it is given."""
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery | str] = []

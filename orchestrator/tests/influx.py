@@ -135,16 +135,16 @@ def between(server: str, answer: Callable[[int], bytes | int | None]) -> Iterato
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            said = answer(next(count))
-            if isinstance(said, bytes):
-                self.wfile.write(said)
+            reply = answer(next(count))
+            if isinstance(reply, bytes):
+                self.wfile.write(reply)
                 self.close_connection = True
                 return
-            if said is None:
+            if reply is None:
                 ask = urllib.request.Request(f"{server}{self.path}", body, dict(self.headers.items()))
                 with urllib.request.urlopen(ask, timeout=30) as real:
-                    said = real.status
-            self.send_response(said)
+                    reply = real.status
+            self.send_response(reply)
             self.send_header("Content-Length", "0")
             self.end_headers()
 

@@ -60,10 +60,10 @@ def sojourn(
     """Waits of a class; `counts`: how many packets are in which bin."""
     first, end = min(counts, default=0), max(counts, default=-1) + 1
     bins = [counts.get(number, 0) for number in range(first, end)]
-    told = {"packets": sum(bins)} | values
+    fields = {"packets": sum(bins)} | values
     return (
         header(8 if at_bound else 7, 56 + 8 * len(bins), queue, time_ns)
-        + struct.pack("<II3Q", traffic, first, *(told.get(name, 0) for name in ("packets", "sum_ns", "max_ns")))
+        + struct.pack("<II3Q", traffic, first, *(fields.get(name, 0) for name in ("packets", "sum_ns", "max_ns")))
         + struct.pack(f"<II{len(bins)}Q", len(bins), 0, *bins)
     )
 

@@ -245,7 +245,7 @@ def test_a_user_supplied_program_runs_and_an_invalid_one_is_refused(tmp_path: Pa
 
     # with the entries of the scheme's program, it gives equal results
     entry = '{match: {port: ">h2"}, action: mark_above, params: {packets: 9}}'
-    entries = f"parking: {{}}, initial: {{}}, tables: {{marking: [{entry}]}}"
+    entries = f"recirculation: {{}}, initial: {{}}, tables: {{marking: [{entry}]}}"
     cells = []
     for name, switch in (("custom", f"program: ./mine.p4, {entries}"), ("ecn", "program: ecn, threshold: 9 packets")):
         (tmp_path / name).mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells by their keys, from Python: the store of finished ones, and the queue of those that somebody else may run."""
+"""Cells by their keys, from Python: the store of finished cells, and the queue of cells to run."""
 
 from __future__ import annotations
 

@@ -43,26 +43,26 @@ class Lab:
             beside = folder.with_name(f".{folder.name}.{os.getpid()}")
             beside.mkdir(parents=True, exist_ok=True)
             (beside / file.name).write_text(text)
-            with suppress(OSError):  # somebody else has just written the same
+            with suppress(OSError):  # another process has just written the same
                 move(beside, folder)
         return cls(file)
 
     def set(self, settings: Mapping[str, object] | None = None, /, **more: object) -> Lab:
-        """The same lab with other values: `lab.set({"links.default.rate": "1 Gbit/s"}, duration="1 s")`."""
+        """Return the lab with other values: `lab.set({"links.default.rate": "1 Gbit/s"}, duration="1 s")`."""
         return Lab(self.file, {**self.settings, **(settings or {}), **more})
 
     @cached_property
     def resolved(self) -> ResolvedLab:
-        """What the lab means. `LabError` says all that is wrong with it."""
+        """The resolved lab. `LabError` with all errors of the file."""
         return load_lab(self.file, self.settings)
 
     @property
     def warnings(self) -> list[str]:
-        """What is allowed but probably not meant."""
+        """Settings that are allowed but probably not intended."""
         return list(self.resolved.warnings)
 
     def plan(self, seed: int | None = None) -> Plan:
-        """What is carried out, as `qbed compile` prints it."""
+        """The plan, as `qbed compile` prints it."""
         return compile_lab(self.resolved, seed)
 
     def inspect(self, seed: int | None = None) -> Row:
@@ -71,13 +71,13 @@ class Lab:
 
 
 def load(lab: str | Path) -> Lab:
-    """A lab by its file, its folder, or its name in the library (`qbed labs`)."""
+    """Load a lab by its file, its folder, or its name in the library (`qbed labs`)."""
     path = find(Path(lab))
     return Lab(of_folder(path) if path.is_dir() else path)
 
 
 def labs() -> list[Entry]:
-    """The labs that come with qbed: their names, what they ask, their profiles."""
+    """List the labs of qbed with their names, questions and profiles."""
     return list(entries())
 
 

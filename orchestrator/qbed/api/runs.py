@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from qbed.runs.worker import Outcome
 
 _ASKED = ("axes", "views", "claims", "figures", "question")
-_WISHES = ("settings", "keep", "store", "limits", "on", "dilation", "shard", "sinks")
+_OPTIONS = ("settings", "keep", "store", "limits", "on", "dilation", "shard", "sinks")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Run:
 
     @cached_property
     def identity(self) -> Row:
-        """What was run: campaign.json."""
+        """The content of campaign.json."""
         return RunFolder(self.folder).identity()
 
     @property
@@ -211,7 +211,7 @@ def _local(jobs: int | None, on: str) -> Executor:
     return LocalExecutor([cores[i % len(cores)] for i in range(workers)])
 
 
-def wished(
+def run_options(
     caller: str,
     asked: Mapping[str, Any],
     *,
@@ -220,11 +220,11 @@ def wished(
     seeds: Sequence[int] | None,
     more: Sequence[str] = (),
 ) -> RunOptions:
-    """What a caller's keywords ask for; `more`: what it takes besides."""
+    """The options that a caller's keywords give; `more`: other keywords that it takes."""
     from qbed.runs.experiment import RunOptions
 
-    known = [*more, *_WISHES]
-    for name in sorted(asked.keys() - set(_WISHES)):
+    known = [*more, *_OPTIONS]
+    for name in sorted(asked.keys() - set(_OPTIONS)):
         raise TypeError(f"{caller}() has no `{name}`{nearest(name, known)}")
     return RunOptions(profile, None if out is None else Path(out), None if seeds is None else list(seeds), **asked)
 
@@ -243,13 +243,13 @@ def prepared(
 
     given = {name: value for name, value in asked.items() if name in _ASKED}
     rest = {name: value for name, value in asked.items() if name not in given}
-    wishes = wished(caller, rest, profile=profile, out=out, seeds=seeds, more=_ASKED)
+    options = run_options(caller, rest, profile=profile, out=out, seeds=seeds, more=_ASKED)
     if not isinstance(lab, Lab) and not given:
-        return prepare(find(Path(lab)), wishes)
+        return prepare(find(Path(lab)), options)
     if not isinstance(lab, Lab):
         raise TypeError("a campaign of a file has its own axes and claims: expected a lab, `qbed.load(...)`")
-    settings = {**lab.settings, **(wishes.settings or {})}
-    return prepare(lab.file, replace(wishes, settings=settings), _campaign(lab, given))
+    settings = {**lab.settings, **(options.settings or {})}
+    return prepare(lab.file, replace(options, settings=settings), _campaign(lab, given))
 
 
 def _campaign(lab: Lab, given: Mapping[str, object]) -> tuple[Campaign, Source]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbed.api.labs import Lab
-from qbed.api.runs import Run, wished
+from qbed.api.runs import Run, run_options
 from qbed.base.errors import LabError
 from qbed.base.json_files import Row
 from qbed.lab.library import find
@@ -61,8 +61,8 @@ class Job:
                 refused = event.get("messages", refused)
         if refused is not None:
             raise LabError(refused)
-        wishes = RunOptions(self.status["request"]["profile"], None if out is None else Path(out))
-        return Run(bring(self.client, self.number, wishes, fresh=fresh))
+        options = RunOptions(self.status["request"]["profile"], None if out is None else Path(out))
+        return Run(bring(self.client, self.number, options, fresh=fresh))
 
 
 class Service:
@@ -93,8 +93,10 @@ class Service:
         """Have a campaign of files run, or a lab alone; with keywords as `qbed.run` has them."""
         from qbed.service.submission import submit
 
-        wishes = wished("submit", asked, profile=profile, out=None, seeds=seeds, more=("profile", "seeds", "images"))
+        options = run_options(
+            "submit", asked, profile=profile, out=None, seeds=seeds, more=("profile", "seeds", "images")
+        )
         if isinstance(lab, Lab):
-            wishes = replace(wishes, settings={**lab.settings, **(wishes.settings or {})})
+            options = replace(options, settings={**lab.settings, **(options.settings or {})})
         file = lab.file if isinstance(lab, Lab) else find(Path(lab))
-        return self.job(submit(self._client, file, wishes, images=images))
+        return self.job(submit(self._client, file, options, images=images))

@@ -27,7 +27,7 @@ from qbed.config.source import FieldPath, Source, read
 from qbed.storage.identity import COLUMN
 from qbed.telemetry.tables import RESERVED_COLUMNS
 
-MOST_AXES, MOST_VALUES, MOST_FIELDS = 50, 1000, 5000
+MAX_AXES, MAX_VALUES, MAX_FIELDS = 50, 1000, 5000
 
 
 class CampaignError(LabError):
@@ -227,8 +227,8 @@ def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:
     values = sum(len(entry.values if isinstance(entry, FieldAxis) else entry) for entry in axes.values())
     given = [campaign.set, *(profile.set for profile in campaign.profiles.values())]
     given += [one.set for entry in axes.values() for one in alternatives(entry)]
-    counted = {"axes": (len(axes), MOST_AXES), "values of axes": (values, MOST_VALUES)}
-    counted["fields that are set"] = (sum(map(count_fields, given)), MOST_FIELDS)
+    counted = {"axes": (len(axes), MAX_AXES), "values of axes": (values, MAX_VALUES)}
+    counted["fields that are set"] = (sum(map(count_fields, given)), MAX_FIELDS)
     for what, (found, most) in counted.items():
         if found > most:
             yield source.message(("axes",), f"{found} {what}; expected at most {most} in a campaign", at_key=True)

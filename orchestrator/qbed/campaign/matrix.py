@@ -19,7 +19,7 @@ from qbed.config.overrides import parse_path
 from qbed.config.source import FieldPath, show_path
 from qbed.storage.axis_values import QuantityColumn, quantity_columns
 
-MOST_CELLS = 1_000_000
+MAX_CELLS = 1_000_000
 
 
 class MatrixError(QbedError):
@@ -210,9 +210,9 @@ def build_matrix(
     unique = [seed for seed in dict.fromkeys(numbers) if isinstance(seed, int)]
     axes.append(Axis("seed", tuple(unique), tuple({} for _ in unique)))
     cells = math.prod(len(axis.values) for axis in axes)
-    if cells > MOST_CELLS:
+    if cells > MAX_CELLS:
         counts = " x ".join(str(len(axis.values)) for axis in axes)
-        raise MatrixError(f"the axes make {counts} = {cells} cells; expected at most {MOST_CELLS}")
+        raise MatrixError(f"the axes make {counts} = {cells} cells; expected at most {MAX_CELLS}")
     common = without(campaign.set, fields(chosen.set)) | chosen.set
     return Matrix(tuple(axes), without(common, fixed), {show_path(path): value for path, value in fixed.items()}, until)
 

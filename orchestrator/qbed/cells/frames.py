@@ -16,7 +16,7 @@ from qbed.plan.model import End, Plan
 from qbed.plan.ports import port_names
 from qbed.telemetry.wall import Interface, Wall
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def examine_frames(plan: Plan, wall: Wall, slack: Callable[[int], int]) -> tuple
             )
     rows = sorted(interface_rows(plan, wall), key=lambda row: -_lost(row))
     lost = [row for row in rows if _lost(row)]
-    return contradictions, warnings, {"frames_lost": sum(map(_lost, lost)), "frames_lost_at": lost[:MOST_SHOWN]}
+    return contradictions, warnings, {"frames_lost": sum(map(_lost, lost)), "frames_lost_at": lost[:MAX_SHOWN]}
 
 
 def lost_between(plan: Plan, wall: Wall) -> dict[tuple[int, str], int]:
@@ -106,8 +106,8 @@ def _losses(wall: Wall) -> tuple[list[str], list[str]]:
                 )
             if counted.kernel is not None and counted.socket_dropped is None and name not in wall.host_kernel:
                 uncounted.append(f"{name}:{interface}")
-    more = f" and {len(uncounted) - MOST_SHOWN} more" if len(uncounted) > MOST_SHOWN else ""
-    text = f"{', '.join(uncounted[:MOST_SHOWN])}{more}: frames that the packet socket dropped could not be counted"
+    more = f" and {len(uncounted) - MAX_SHOWN} more" if len(uncounted) > MAX_SHOWN else ""
+    text = f"{', '.join(uncounted[:MAX_SHOWN])}{more}: frames that the packet socket dropped could not be counted"
     return contradictions, [text] if uncounted else []
 
 

@@ -24,9 +24,9 @@ from qbed.telemetry.wall import Wall
 
 SMALLEST_FRAME = 42  # Ethernet + IPv4 + UDP without payload
 LARGEST_FRAME = 65549
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 _SUPER_PACKET_BYTES = 65536
-_MOST_HEADERS = 120  # IPv6 and TCP with all its options, about
+_MAX_HEADERS = 120  # IPv6 and TCP with all its options, about
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class Accounting:
                     )
                 # A qdisc counts the segments of a super-packet at dequeue; those of the last one may still be in the
                 # network card, and are lost when the link goes down.
-                burst = self.burst(end.queue) // max(1, link.mtu - _MOST_HEADERS) * (1 + downs[end.queue])
+                burst = self.burst(end.queue) // max(1, link.mtu - _MAX_HEADERS) * (1 + downs[end.queue])
                 left = self.counters.queues[end.queue].packets if burst else self.summaries[end.queue].sent_packets
                 runs_program = self.plan.nodes[end.node].pipeline is not None  # it may drop there: see programs()
                 if not runs_program and not -slack <= left - tx.sent <= slack + burst:
@@ -372,7 +372,7 @@ def _locate_bottleneck(
         }
 
     def rows_where(test: Callable[[int], bool]) -> list[Row]:
-        return [row(index) for index in ranking if test(index)][:MOST_SHOWN]
+        return [row(index) for index in ranking if test(index)][:MAX_SHOWN]
 
     at_hosts = [index for index in ranking if plan.queues[index].role == "host"]
     evidence.details = {
@@ -395,8 +395,8 @@ def _locate_bottleneck(
 
 def _offloads(plan: Plan) -> str:
     names = [node.name for node in plan.nodes if node.offload is not None]
-    more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
-    return f"tso at {', '.join(names[:MOST_SHOWN])}{more}" if names else "off"
+    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    return f"tso at {', '.join(names[:MAX_SHOWN])}{more}" if names else "off"
 
 
 def _lost(plan: Plan, ports: list[str], counters: Counters) -> list[Row]:
@@ -404,4 +404,4 @@ def _lost(plan: Plan, ports: list[str], counters: Counters) -> list[Row]:
     for link, pair in zip(plan.links, counters.links, strict=True):
         ends: tuple[tuple[End, LinkCounters], ...] = ((link.a, pair.a), (link.b, pair.b))
         rows.extend({"link": ports[end.queue], "lost": counted.lost} for end, counted in ends if counted.lost)
-    return rows[:MOST_SHOWN]
+    return rows[:MAX_SHOWN]

@@ -16,9 +16,9 @@ from pathlib import Path
 from qbed.base.files import MIB, open_regular
 from qbed.base.json_files import Json, Row
 
-MOST_BYTES = 64 * MIB
+MAX_BYTES = 64 * MIB
 """Limit on one program's output that is parsed."""
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 SHOWN_BYTES = 64 << 10
 """Limit on one program's output that the table `programs` contains."""
 _PAIR = re.compile(r"""(?<!\S)([A-Za-z_][\w./%-]*)=("[^"]*"|'[^']*'|\S*)""")
@@ -38,8 +38,8 @@ class _Rows:
     rows: list[Row] = field(default_factory=list)
 
     def add(self, value: dict[str, Json], path: str, element: int | None, depth: int = 0) -> None:
-        if len(self.rows) >= MOST_ROWS:
-            raise OutputError(f"it has more than {MOST_ROWS} records")
+        if len(self.rows) >= MAX_ROWS:
+            raise OutputError(f"it has more than {MAX_ROWS} records")
         numbers: dict[str, float] = {}
         texts: dict[str, str] = {}
         self.rows.append({"record": self.record, "path": path, "element": element, "numbers": numbers, "texts": texts})
@@ -132,8 +132,8 @@ def rows_of_pairs(text: str) -> list[Row]:
             else:
                 texts[name] = value.strip("\"'")
         if numbers or texts:
-            if len(found) >= MOST_ROWS:
-                raise OutputError(f"it has more than {MOST_ROWS} records")
+            if len(found) >= MAX_ROWS:
+                raise OutputError(f"it has more than {MAX_ROWS} records")
             row = {"record": len(found), "path": "", "element": None, "numbers": numbers, "texts": texts}
             found.append(row)
     return found
@@ -144,9 +144,9 @@ def parse_output(file: Path, output: str) -> list[Row]:
     if output == "text":
         return []
     with open_regular(file) as stream:
-        content = stream.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise OutputError(f"it is longer than {MOST_BYTES >> 20} MiB")
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise OutputError(f"it is longer than {MAX_BYTES >> 20} MiB")
     text = content.decode("utf-8", "replace")
     if not text.strip():
         return []

@@ -25,8 +25,8 @@ LATE_SHARE = 0.1
 LATE_PACKETS = 10
 """A run has a warning if deadlines are late by more than so many packet times on the fastest link: they form bursts."""
 BUSY_SHARE, STEAL_SHARE = 0.9, 0.02
-MOST_PAIRS = 200
-MOST_SHOWN = 5
+MAX_PAIRS = 200
+MAX_SHOWN = 5
 
 
 def examine_wall(
@@ -38,7 +38,7 @@ def examine_wall(
     known = {name: node for name, node in wall.nodes.items() if node is not None}
     silent = [name for name, node in wall.nodes.items() if node is None]
     if silent:
-        contradictions.append(f"{', '.join(silent[:MOST_SHOWN])} reported no timing (no out/host.json)")
+        contradictions.append(f"{', '.join(silent[:MAX_SHOWN])} reported no timing (no out/host.json)")
     details = _lateness(plan, wall, known, contradictions, warnings)
     lost, uncounted, frames = examine_frames(plan, wall, slack)
     contradictions.extend(lost)
@@ -52,7 +52,7 @@ def examine_wall(
         "nodes": {name: node.model_dump(exclude={"interfaces"}) for name, node in known.items()},
     }
     if wall.dilation > 1 and wall.host_kernel:
-        warnings.append(f"{', '.join(wall.host_kernel[:MOST_SHOWN])}: kernel timers were not dilated")
+        warnings.append(f"{', '.join(wall.host_kernel[:MAX_SHOWN])}: kernel timers were not dilated")
     return contradictions, warnings, details
 
 
@@ -129,7 +129,7 @@ def _cpu(known: dict[str, NodeWall], warnings: list[str]) -> dict[str, float | N
 
 def shortest_rtt_ns(plan: Plan) -> int:
     """The shortest base RTT of all communicating pairs in lab time; 0 without any."""
-    return min((plan.base_rtt_ns(a, b) for a, b in itertools.islice(_pairs(plan), MOST_PAIRS)), default=0)
+    return min((plan.base_rtt_ns(a, b) for a, b in itertools.islice(_pairs(plan), MAX_PAIRS)), default=0)
 
 
 def _pairs(plan: Plan) -> Iterator[tuple[int, int]]:

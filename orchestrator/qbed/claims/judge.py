@@ -52,7 +52,7 @@ GROUP BY ALL
 """
 
 
-MOST_MEASURED = 10_000
+MAX_MEASURED = 10_000
 """Characters of JSON beside `holds`."""
 
 
@@ -173,8 +173,8 @@ def _ask(connection: Connection, claim: Claim) -> Row:
     measured = {name: _plain(value) for name, value in values.items()}
     if not isinstance(holds, bool):
         return {"verdict": "undecided", "reason": f"`holds` is {holds}, not true or false", "measured": measured}
-    if len(json.dumps(measured)) > MOST_MEASURED:
-        return {"verdict": "undecided", "reason": f"what it measured is longer than {MOST_MEASURED} characters"}
+    if len(json.dumps(measured)) > MAX_MEASURED:
+        return {"verdict": "undecided", "reason": f"what it measured is longer than {MAX_MEASURED} characters"}
     return {"verdict": "holds" if holds else "refuted", "measured": measured}
 
 

@@ -28,7 +28,7 @@ SqlRow = tuple[Any, ...]
 
 LIMIT_S = 300.0
 MEMORY, ON_DISK = "2GiB", "16GiB"
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 
 
 class LimitError(duckdb.Error):
@@ -114,10 +114,10 @@ def arrow(connection: Connection, sql: str) -> pa.Table:
 def all_rows(
     connection: Connection, sql: str, parameters: list[object] | None = None
 ) -> tuple[list[str], list[SqlRow]]:
-    """The names of a SELECT's columns and all rows; `LimitError` beyond `MOST_ROWS`."""
-    names, rows = first_rows(connection, sql, MOST_ROWS + 1, parameters)
-    if len(rows) > MOST_ROWS:
-        raise LimitError(f"it gives more than {MOST_ROWS} rows")
+    """The names of a SELECT's columns and all rows; `LimitError` beyond `MAX_ROWS`."""
+    names, rows = first_rows(connection, sql, MAX_ROWS + 1, parameters)
+    if len(rows) > MAX_ROWS:
+        raise LimitError(f"it gives more than {MAX_ROWS} rows")
     return names, rows
 
 

@@ -90,12 +90,12 @@ def load_commands() -> typer.Typer:
 
 
 def main() -> None:
-    """Run a command and end with its status; what goes wrong is said in one line each, without a traceback."""
+    """Run a command and end with its status; errors are printed in one line each, without a traceback."""
     terminal.prepare()
     try:
         status = load_commands()(standalone_mode=False)
         terminal.flush()
-    except BrokenPipeError:  # whoever read has had enough
+    except BrokenPipeError:  # the reader has closed the pipe
         terminal.discard_stdout()
         status = 1
     except Exception as error:
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def _explained(error: Exception) -> int:
-    """Say what went wrong; returns the exit status."""
+    """Print the error and return the exit status."""
     match error:
         case LabError():
             terminal.print_errors(error.messages)
@@ -120,7 +120,7 @@ def _explained(error: Exception) -> int:
             return int(getattr(error, "exit_code", 1))
         case OSError() if error.errno is not None:
             terminal.print_errors([crash_report.describe_os_error(error)])
-        case RuntimeError() if "Symlink loop" in str(error):  # as Path.resolve() says it
+        case RuntimeError() if "Symlink loop" in str(error):  # raised by Path.resolve()
             terminal.print_errors([error])
         case MemoryError():
             terminal.print_errors(["out of memory"])
@@ -130,7 +130,7 @@ def _explained(error: Exception) -> int:
 
 
 def _usage(error: typer.TyperException) -> None:
-    """What is wrong with the arguments. No message: the help has been printed instead."""
+    """Print the error of the arguments; without a message, the help has been printed."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     context = getattr(error, "ctx", None)
     if message:

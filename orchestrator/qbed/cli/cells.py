@@ -28,7 +28,7 @@ def cells(
         for line in (json.dumps(row) for row in listing.rows()) if as_json else lines(listing):
             terminal.write_stdout(line + "\n")
         terminal.flush()
-    except BrokenPipeError:  # whoever read has had enough
+    except BrokenPipeError:  # the reader has closed the pipe
         terminal.discard_stdout()
     else:
         terminal.print_status(listing.summary())

@@ -24,12 +24,14 @@ def register(app: typer.Typer) -> None:
 def export(
     lab: LabPath,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder to write; LAB-clab without it.")
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="Folder to write (default: LAB-clab).")
     ] = None,
-    dilate: Annotated[int, typer.Option(min=1, metavar="N", help="How much slower than the clock the lab runs.")] = 1,
+    dilate: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Factor by which the lab is slower than the clock.")
+    ] = 1,
     sets: Sets = None,
     seed: Seed = None,
-    own: Trust = False,
+    trust: Trust = False,
 ) -> None:
     """Write a lab as a Containerlab topology that `containerlab deploy -t` brings up by itself."""
     from qbed.plan.compile import compile_lab
@@ -39,8 +41,9 @@ def export(
     from qbed.substrates.containers.placement import Machine, place
 
     plan = compile_lab(load(lab, sets), seed)
-    if told := [plan.nodes[node].name for node in bmv2.switches(plan)]:
-        raise LabError([f"{told[0]}: BMv2 is told its program by qbed, as a lab comes up; expected `engine: p4switch`"])
+    if switches := [plan.nodes[node].name for node in bmv2.switches(plan)]:
+        text = "BMv2 gets its program from qbed when the lab comes up; expected `engine: p4switch`"
+        raise LabError([f"{switches[0]}: {text}"])
     placement = place(plan, Machine(), dilate)
     folder = out or Path(f"{plan.lab}-clab")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -60,7 +63,7 @@ def import_(
     topology: Annotated[Path, typer.Argument(metavar="X.clab.yml", help="A Containerlab topology.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The lab file to write.")] = Path("lab.yml"),
 ) -> None:
-    """Make a lab file of a Containerlab topology; its rates, delays and queues are to be filled in."""
+    """Convert a Containerlab topology to a lab file, with rates, delays and queues to fill in."""
     from qbed.network.importing import import_topology
 
     if out.exists():
@@ -77,9 +80,9 @@ def graph(
         "mermaid"
     ),
     sets: Sets = None,
-    own: Trust = False,
+    trust: Trust = False,
 ) -> None:
-    """Print a lab's topology as Containerlab's graph of it."""
+    """Print the graph that Containerlab draws of a lab's topology."""
     from qbed.plan.compile import compile_lab
     from qbed.substrates.containers.containerlab import draw
     from qbed.substrates.containers.folder import write_folder

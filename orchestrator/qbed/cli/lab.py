@@ -24,11 +24,11 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Set a field of the lab file; may be given several times."),
 ]
-Seed = Annotated[int | None, typer.Option(help="Instead of the lab's own.", min=0, max=2**32 - 1)]
+Seed = Annotated[int | None, typer.Option(help="Replaces the lab's seed.", min=0, max=2**32 - 1)]
 
 
 def load(lab: Path, sets: list[str] | None) -> ResolvedLab:
-    """The lab; its warnings go to stderr."""
+    """Load the lab and print its warnings to stderr."""
     from qbed.network.load import load_lab
 
     loaded = load_lab(lab, parse_settings(sets or []))
@@ -36,7 +36,7 @@ def load(lab: Path, sets: list[str] | None) -> ResolvedLab:
     return loaded
 
 
-def compile_command(lab: LabPath, sets: Sets = None, seed: Seed = None, own: Trust = False) -> None:
+def compile_command(lab: LabPath, sets: Sets = None, seed: Seed = None, trust: Trust = False) -> None:
     """Print a lab's plan (plan.json)."""
     from qbed.plan.compile import compile_lab
 
@@ -48,9 +48,9 @@ def inspect_command(
     sets: Sets = None,
     seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
-    own: Trust = False,
+    trust: Trust = False,
 ) -> None:
-    """Show a lab's nodes, links, addresses, queues and workloads as they will be."""
+    """Show the nodes, links, addresses, queues and workloads of a lab's plan."""
     from qbed.plan.compile import compile_lab
     from qbed.report.show_plan import summary, tables
 

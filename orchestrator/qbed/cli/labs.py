@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed labs` and `qbed new`: the labs that come with qbed, and one's own like them."""
+"""`qbed labs` and `qbed new`: the labs of qbed, and copies of them."""
 
 from __future__ import annotations
 

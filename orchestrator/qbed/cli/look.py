@@ -19,17 +19,17 @@ from qbed.cli import keyboard
 from qbed.cli.session import LabName, at_keyboard, carry_out
 from qbed.substrates import Deployment, SessionError, find_lab
 
-STEP_NS, MOST_STEPS = 1_000_000, 500
+STEP_NS, MAX_STEPS = 1_000_000, 500
 HEADER_BYTES = 24
-"""Of a pcap file: the capture has begun when it is there."""
+"""Size of a pcap file's header; when it is there, the capture has begun."""
 LOOK_S = 0.05
 _CAPTURE = [
     *("/bin/sh", "-c"),
     'exec tcpdump -i "$1" -s "$2" -U --nano --immediate-mode -w - 2>/dev/null',
     "sh",
 ]
-"""The interface, and the snapshot's length."""
-# Its prompt says what time it is, where that is the lab's.
+"""Arguments: the interface and the snapshot length."""
+# The prompt has the lab's time in virtual time.
 _SHELL = [
     *("/bin/sh", "-c"),
     r"""[ -z "$QBED_EPOCH_US" ] || export PROMPT_COMMAND='
@@ -39,7 +39,7 @@ export PS1="$1 "'${qbed_time}\w $ '
 exec /bin/bash --norc""",
     "sh",
 ]
-# What a line leaves to the next one: the folder, and variables that are exported.
+# The state between lines: the folder and the exported variables.
 _LINE = """state=/tmp/.qbed-shell-$1
 [ ! -f "$state" ] || . "$state"
 eval "$2"
@@ -57,7 +57,7 @@ def shell(
     lab: LabName,
     node: Annotated[str, typer.Argument(help="The node.")],
 ) -> None:
-    """A shell on a node: bash, at this terminal. Ctrl-D or `exit` ends it.
+    """Run bash on a node at this terminal. Ctrl-D or `exit` ends it.
 
     Time passes while a command runs, and stands still while the shell waits for one. While a program reads keys (an
     editor, top) time passes as fast as yours.
@@ -123,7 +123,7 @@ def _interface(lab: Deployment, end: str) -> tuple[str, str]:
 
 def _begin(lab: Deployment, file: Path) -> None:
     """Let time pass until packets are captured: whatever comes next is in it."""
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         if file.exists() and file.stat().st_size >= HEADER_BYTES:
             return
         try:

@@ -26,28 +26,26 @@ def merge(
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="As the shards were run.")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="As the shards were run.")] = None,
-    images: Annotated[bool, typer.Option(help="Draw the figures as files, too.")] = True,
-    locked: Annotated[
-        bool, typer.Option("--locked", help="Fail if a cell did something else than the campaign's lock says.")
-    ] = False,
-    own: Trust = False,
+    images: Annotated[bool, typer.Option(help="Also write the figures as files.")] = True,
+    locked: Annotated[bool, typer.Option("--locked", help="Fail if a cell differs from the campaign's lock.")] = False,
+    trust: Trust = False,
     junit: Junit = None,
     summary: Summary = None,
     fail_on: Failing = FailOn.claims,
 ) -> None:
-    """Put the cells of a campaign's shards together, judge its claims and write the report, as `qbed run` does.
+    """Merge the cells of a campaign's shards, judge its claims and write the report, as `qbed run` does.
 
-    Nothing is run, and the shards stay as they are. Exit status: as `qbed run`; 1 also where a cell is in no shard.
+    No cell is run, and the shards are not changed. Exit status: as `qbed run`; 1 also if a cell is in no shard.
     """
     from qbed.runs.executor.local import LocalExecutor
     from qbed.runs.experiment import RunOptions, prepare, run_campaign
     from qbed.storage.run_folder import RunFolder
 
-    wishes = RunOptions(
+    options = RunOptions(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), store=False,
         lock="compare" if locked else None,
     )  # fmt: skip
-    experiment = prepare(lab, wishes)
+    experiment = prepare(lab, options)
     terminal.warn(experiment.warnings)
     screen = Screen(len(experiment.task.matrix), "cells")
     folders = [RunFolder(shard) for shard in shards]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed p4 compile`: a lab's or a scheme's own program in P4, compiled, with the checksums of its sources."""
+"""`qbed p4 compile`: compiles the P4 program of a lab or scheme and records the checksums of its sources."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed queue` and `qbed cell`: a campaign's cells by their keys, for whoever runs them in another way."""
+"""`qbed queue` and `qbed cell`: a campaign's cells by their keys, for other schedulers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def queue(
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the lab, in every cell.")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, such as `1,2,5` or `1..10`.")] = None,
-    own: Trust = False,
+    trust: Trust = False,
 ) -> None:
-    """File the plans of a campaign's cells that the store does not have, and print their keys, one a line.
+    """Queue the plans of a campaign's cells that the store does not have, and print their keys, one a line.
 
-    `qbed cell KEY` runs one, on any machine that shares the cache; `qbed run` then takes them all from the store.
+    `qbed cell KEY` runs a cell on any machine that shares the cache. `qbed run` then takes all cells from the store.
     """
     from qbed.runs.experiment import RunOptions, prepare
     from qbed.runs.queued import needed_store, queue_cells
@@ -52,9 +52,9 @@ def cell(
     stall_timeout: StallTimeout = 300.0,
     cell_space: CellSpace = "64 GB",
 ) -> None:
-    """Run one cell of the queue into the store; one that is there is not run again.
+    """Run one cell of the queue into the store, unless the store has it.
 
-    Exit status: 0, it is in the store; 1, it failed or is invalid, and is kept in the queue to be looked at; 2, there
+    Exit status: 0, the cell is in the store; 1, it failed or is invalid and stays in the queue for inspection; 2, there
     is no such cell.
     """
     from qbed.runs.queued import run_queued

@@ -54,19 +54,19 @@ def jobs() -> None:
 
 
 def run(
-    lab: Path, wishes: RunOptions, show: Callable[[int, str], Shown], tell: Tell, *, images: bool, fresh: bool
+    lab: Path, options: RunOptions, show: Callable[[int, str], Shown], tell: Tell, *, images: bool, fresh: bool
 ) -> None:
     """Run a campaign on the service, show it, and bring its results here; ends as `qbed run` does."""
     from qbed.service.submission import bring, submit
 
     client = connect()
-    job = submit(client, lab, wishes, images=images)
+    job = submit(client, lab, options, images=images)
     try:
         outcome, messages = _watch(client, job, show)
         status = int(client.get(f"/jobs/{job}")["exit_status"] or 0)
         if outcome is None:
             raise _EndedError(messages, status)
-        place = bring(client, job, wishes, fresh=fresh)
+        place = bring(client, job, options, fresh=fresh)
     except KeyboardInterrupt:
         client.post(f"/jobs/{job}/cancel")
         terminal.print_status(f"stopped; job {job} is cancelled, its finished cells are kept on {client.url}")

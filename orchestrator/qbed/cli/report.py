@@ -38,11 +38,11 @@ def report(
         str | None, typer.Option(metavar="LENGTH", help="With --style paper: `8 pt`, which is the default.")
     ] = None,
     formats: Annotated[
-        str, typer.Option("--format", metavar="NAMES", help="Of the files, with commas between: png, svg, pdf.")
+        str, typer.Option("--format", metavar="NAMES", help="Comma-separated formats of the files: png, svg, pdf.")
     ] = "png,svg,pdf",
-    own: Trust = False,
+    trust: Trust = False,
 ) -> None:
-    """Write a run's report again, from its Parquet files."""
+    """Write a run's report from its Parquet files."""
     from qbed.report import Images, make_report
     from qbed.report.images import FORMATS
     from qbed.report.style import SCREEN, paper

@@ -37,7 +37,7 @@ Influx = Annotated[
 ]  # fmt: skip
 Ndjson = Annotated[Path | None, typer.Option("--ndjson", metavar="FILE", help="Samples go to this file as they come.")]
 Trust = Annotated[
-    bool, typer.Option("--trust", callback=trust, help="The files are one's own: they may name files elsewhere.")
+    bool, typer.Option("--trust", callback=trust, help="Trust the files: they may name files outside their folder.")
 ]
 StallTimeout = Annotated[float, typer.Option(min=1, help="Seconds of wall clock in which virtual time must move.")]
 CellSpace = Annotated[str, typer.Option("--cell-space", metavar="SIZE", help="What one cell may write, in files.")]
@@ -78,17 +78,15 @@ def run(
     locked: Annotated[
         bool, typer.Option("--locked", help="Fail if a cell does something else than the campaign's lock says.")
     ] = False,
-    lock: Annotated[bool, typer.Option("--lock", help="Write what the cells do into the campaign's lock.")] = False,
-    store: Annotated[
-        bool, typer.Option(help="Take cells that are finished anywhere from the store (`qbed store`).")
-    ] = True,
+    lock: Annotated[bool, typer.Option("--lock", help="Write the cells' traces into the campaign's lock.")] = False,
+    store: Annotated[bool, typer.Option(help="Take finished cells from the store (`qbed store`).")] = True,
     on: Annotated[
         str, typer.Option("--on", help="`virtual`, `containerlab`, or `virtual,containerlab` to compare the two.")
     ] = DEFAULT,
     dilate: Dilate = "auto",
     influx: Influx = None,
     ndjson: Ndjson = None,
-    own: Trust = False,
+    trust: Trust = False,
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Only this part of the cells; `qbed merge` puts parts together.")
     ] = None,
@@ -128,7 +126,7 @@ def run(
         raise typer.BadParameter(
             "a part of the cells is no campaign: without --lock, on one substrate", param_hint="--shard"
         )
-    wishes = RunOptions(
+    options = RunOptions(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
         Limits(cell_timeout, stall_timeout, parse_space(cell_space)), dilation=dilation, several=several,
         store=store, lock="write" if lock else "compare" if locked else None, shard=part,
@@ -138,10 +136,10 @@ def run(
     elsewhere = _elsewhere(scheduler, slurm)
     if served:
         alone = not (elsewhere or junit or summary or fail_on is FailOn.errors)
-        return _on_server(lab, wishes, alone=alone, images=images, fresh=fresh)
+        return _on_server(lab, options, alone=alone, images=images, fresh=fresh)
 
     def conclude(name: str) -> tuple[Experiment, RunResult]:
-        experiment = prepare(lab, replace(wishes, on=name), progress=terminal.print_status)
+        experiment = prepare(lab, replace(options, on=name), progress=terminal.print_status)
         terminal.warn(experiment.warnings)
         cores = sorted(os.sched_getaffinity(0))
         workers = min(jobs or len(cores), substrate(name).cells_at_once or 1 << 20)
@@ -159,17 +157,17 @@ def run(
         raise typer.Exit(1)
 
 
-def _on_server(lab: Path, wishes: RunOptions, *, alone: bool, images: bool, fresh: bool) -> None:
+def _on_server(lab: Path, options: RunOptions, *, alone: bool, images: bool, fresh: bool) -> None:
     if not alone:
         raise typer.BadParameter(
             "not with --server: the service says who runs the cells, and ends as a run does",
             param_hint="--scheduler, --slurm, --junit, --summary, --fail-on",
         )
-    remote.run(lab, wishes, Screen, tell, images=images, fresh=fresh)
+    remote.run(lab, options, Screen, tell, images=images, fresh=fresh)
 
 
 def _elsewhere(scheduler: str | None, slurm: bool) -> Executor | None:
-    """Who runs the cells, if it is not this machine."""
+    """The executor, if the cells run on other machines."""
     from qbed.runs.executor.command import CommandExecutor
     from qbed.runs.executor.dask import DaskEngine
     from qbed.runs.executor.slurm import SlurmEngine
@@ -252,15 +250,15 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def parse_seeds(text: str) -> list[int]:
     """`1,2,5` or `1..10`."""
-    from qbed.campaign.matrix import MOST_CELLS
+    from qbed.campaign.matrix import MAX_CELLS
 
     seeds: list[int] = []
     try:
         for part in text.split(","):
             first, dots, last = part.partition("..")
             found = range(int(first), int(last if dots else first) + 1)
-            if len(seeds) + found.stop - found.start > MOST_CELLS:
-                raise typer.BadParameter(f"`{text}` is more than {MOST_CELLS} seeds", param_hint="--seeds")
+            if len(seeds) + found.stop - found.start > MAX_CELLS:
+                raise typer.BadParameter(f"`{text}` is more than {MAX_CELLS} seeds", param_hint="--seeds")
             seeds.extend(found)
     except ValueError:
         raise typer.BadParameter(

@@ -41,7 +41,7 @@ def samples(
         terminal.flush()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    except BrokenPipeError:  # whoever read has had enough
+    except BrokenPipeError:  # the reader has closed the pipe
         terminal.discard_stdout()
 
 

@@ -21,7 +21,7 @@ _OF_LINUX = (
     *("gred", "hfsc", "hhf", "htb", "ingress", "mq", "mqprio", "multiq", "netem", "noqueue", "pfifo", "pfifo_fast"),
     *("pie", "plug", "prio", "qfq", "red", "sfb", "sfq", "skbprio", "taprio", "tbf", "teql"),
 )
-"""Qdiscs: a scheme's own would not be loaded beside one of the same name."""
+"""Names of Linux qdiscs, of which a second one would not be loaded."""
 
 LIKE = "ecn"
 LARGEST = 1 << 20
@@ -34,7 +34,7 @@ Whence the rule comes, and what was decided where its source is silent. It began
 threshold, and is that until `kernel/{name}_algorithm.h` is changed. docs/schemes.md says which file is what.
 """
 
-group = typer.Typer(no_args_is_help=True, help="Schemes of one's own (docs/schemes.md).")
+group = typer.Typer(no_args_is_help=True, help="User-supplied schemes (docs/schemes.md).")
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
 
 @group.callback()
 def _schemes() -> None:
-    """Schemes of one's own (docs/schemes.md)."""
+    """User-supplied schemes (docs/schemes.md)."""
 
 
 @group.command()
@@ -76,9 +76,9 @@ def create(schemes: Path, name: str) -> Path:
 
 
 def _renamed(text: str, name: str) -> str:
-    """Where the scheme's name is meant: `ecn` alone or before `_`, `ECN_` of its own words, `sch_ecn`, `test_ecn`.
+    """Replace the scheme's name: `ecn` alone or before `_`, `ECN_` of its identifiers, `sch_ecn`, `test_ecn`.
 
-    `without_ecn` and `INET_ECN_set_ce` mean the two bits in a packet.
+    `without_ecn` and `INET_ECN_set_ce` stand for the two bits in a packet.
     """
     text = re.sub(rf"(^|[^A-Za-z_]){LIKE}(?![a-z])", rf"\g<1>{name}", text, flags=re.M)
     text = re.sub(rf"(^|[^A-Za-z_]_?){LIKE.upper()}_", rf"\g<1>{name.upper()}_", text, flags=re.M)

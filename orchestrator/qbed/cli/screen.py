@@ -30,11 +30,11 @@ if TYPE_CHECKING:  # loading these takes longer than most commands
     from qbed.runs.experiment import Experiment, RunResult
     from qbed.runs.worker import Outcome
 
-MOST_DAMAGED = 10
+MAX_DAMAGED = 10
 
 
 class FailOn(StrEnum):
-    """What makes a run no success."""
+    """The events that make a run fail."""
 
     claims = "claims"
     errors = "errors"
@@ -90,10 +90,10 @@ class Screen:
         self._skipped = cells
 
     def damaged(self, what: list[str]) -> None:
-        for text in what[:MOST_DAMAGED]:
+        for text in what[:MAX_DAMAGED]:
             self.console.print(f"{text}: done now", style="yellow", soft_wrap=True)
-        if len(what) > MOST_DAMAGED:
-            self.console.print(f"... and {len(what) - MOST_DAMAGED} files more", style="yellow")
+        if len(what) > MAX_DAMAGED:
+            self.console.print(f"... and {len(what) - MAX_DAMAGED} files more", style="yellow")
 
     def asked(self, cells: int) -> None:
         self.bar.update(self._cells, total=cells)
@@ -138,10 +138,10 @@ def tell(outcome: RunResult, console: Console) -> None:
         )
     if outcome.verdicts:
         console.print(table)
-    for text in outcome.differences[:MOST_DAMAGED]:
+    for text in outcome.differences[:MAX_DAMAGED]:
         console.print(text, style="red", soft_wrap=True)
-    if len(outcome.differences) > MOST_DAMAGED:
-        console.print(f"... and {len(outcome.differences) - MOST_DAMAGED} cells more", style="red")
+    if len(outcome.differences) > MAX_DAMAGED:
+        console.print(f"... and {len(outcome.differences) - MAX_DAMAGED} cells more", style="red")
     for problem in outcome.problems:
         console.print(terminal.shorten(f"warning: {problem}"), style="yellow")
     totals = outcome.totals

@@ -55,14 +55,12 @@ def up(
     cell_space: CellSpace = "64 GB",
     dilate: Dilate = "auto",
     name_: Annotated[
-        str | None, typer.Option("--name", help="What it is called while it is up, to have two of one lab.")
+        str | None, typer.Option("--name", help="Name of the running lab; two of one lab need two names.")
     ] = None,
-    workload: Annotated[
-        bool, typer.Option("--workload", help="Start its workload, 1 s after it is up, as far as time passes.")
-    ] = False,
-    own: Trust = False,
+    workload: Annotated[bool, typer.Option("--workload", help="Start the workload 1 s after the lab is up.")] = False,
+    trust: Trust = False,
 ) -> None:
-    """Bring a lab up: its nodes, links and queues; its workload only if that is asked for."""
+    """Bring up a lab: its nodes, links and queues, and with --workload its workload."""
     from qbed.network.load import load_lab
     from qbed.plan.compile import compile_lab
     from qbed.substrates.rebuild import build_changed

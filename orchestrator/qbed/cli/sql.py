@@ -28,9 +28,9 @@ def sql(
         str, typer.Argument(metavar="SELECT", help="DuckDB, over the run's tables and its campaign's views.")
     ],
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    own: Trust = False,
+    trust: Trust = False,
 ) -> None:
-    """Ask a run's tables: `cells`, `flows`, `queues`, ... of complete cells, each row with its cell's axes."""
+    """Query a run's tables: `cells`, `flows`, `queues`, ... of complete cells, each row with its cell's axes."""
     import duckdb
     from rich.table import Table
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from qbed.cells.arrow import flow_table, read_cell, series_of
 from qbed.live.points import (
-    MOST_FLOWS,
-    MOST_SERIES,
+    MAX_FLOWS,
+    MAX_SERIES,
     Origin,
     Points,
     Queue,
@@ -91,7 +91,7 @@ class Cells:
 
     def fits(self, cell: int, queues: int) -> bool:
         """Whether the samples of a cell of so many queues are sent; the cells before it count as many."""
-        if (cell + 1) * (queues + MOST_FLOWS) <= MOST_SERIES:
+        if (cell + 1) * (queues + MAX_FLOWS) <= MAX_SERIES:
             return True
         self.crowded.add(cell)
         return False

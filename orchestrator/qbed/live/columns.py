@@ -12,9 +12,9 @@ import numpy as np
 
 BINS = 500
 COLUMNS = 512
-_MOST_ROWS = 100_000
+_MAX_ROWS = 100_000
 """With some for what comes after the end; the page has as many, and what would be beyond is left out."""
-MOST_FLOWS = 100
+MAX_FLOWS = 100
 """The most flows whose rates a viewer gets: the first that have one."""
 _SUMS = ("dequeued", "dequeued_bytes", "dropped", "marked")
 SAMPLED = ("time_ns", "interval_ns", "byte_ns", "min_bytes", "max_bytes", *_SUMS)
@@ -32,9 +32,9 @@ def width_of(duration_ns: int) -> int:
 
 
 def portions(steady: Any) -> list[slice]:
-    """Parts of samples that represent about `_MOST_ROWS` columns of queues each. `steady`: the field of the samples."""
+    """Parts of samples that represent about `_MAX_ROWS` columns of queues each. `steady`: the field of the samples."""
     wide = np.minimum(steady.astype(np.int64), COLUMNS) + 1
-    ends = [*(np.flatnonzero(np.diff(wide.cumsum() // _MOST_ROWS)) + 1).tolist(), len(steady)]
+    ends = [*(np.flatnonzero(np.diff(wide.cumsum() // _MAX_ROWS)) + 1).tolist(), len(steady)]
     return [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
@@ -149,7 +149,7 @@ class Flows:
         begins = np.flatnonzero(np.diff(flows, prepend=-1))
         takes = []
         for flow in flows[begins].tolist():
-            if flow not in self._known and len(self._known) < MOST_FLOWS:
+            if flow not in self._known and len(self._known) < MAX_FLOWS:
                 self._known.add(flow)
             takes.append(flow in self._known)
         return np.repeat(np.array(takes, bool), np.diff(begins, append=len(flows)))

@@ -51,7 +51,7 @@ PATIENCE = "QBED_INFLUX_PATIENCE"
 PATIENCE_S = 30.0
 """How long a sink may take nothing after the run until the exporter stops."""
 MACHINE_EVERY_S = 1.0
-MOST_MACHINE = 3_600
+MAX_MACHINE = 3_600
 """The most waiting points about the machine. The oldest are dropped: they are no results."""
 
 
@@ -145,7 +145,7 @@ class Exporter:
         self._sender = RetryingSink(sink, patience)
         self._cells = Cells(run, self._origin)
         self._running: dict[int, Running] = {}
-        self._machine: deque[Points] | None = deque(maxlen=MOST_MACHINE) if machine else None
+        self._machine: deque[Points] | None = deque(maxlen=MAX_MACHINE) if machine else None
         self._measured = 0.0
         self._before = self._log.points
         self._damaged: set[int] = set()

@@ -36,9 +36,9 @@ TAGS = {
     "machine": ("campaign", "run", "host"),
 }
 """The tags of each measurement."""
-MOST_SERIES = 200_000
+MAX_SERIES = 200_000
 """The most series of samples, totals and statistics of one run. Of cells beyond, only results are sent."""
-MOST_FLOWS = 100
+MAX_FLOWS = 100
 """Flows of a cell whose samples are sent: those that began first."""
 _TOTAL = ("mean_bytes", "mean_packets", "max_bytes", "max_packets", "sent_packets", "sent_bytes", "dropped_packets")
 
@@ -95,10 +95,10 @@ def queue_points(table: Any, origin: Origin, queues: list[Queue]) -> Points:
 
 def flow_points(table: Any, origin: Origin) -> Points:
     """Rows of `tcp_info` or `rates`, of the flows that are sent."""
-    table = table.filter(pc.less(table["flow"], MOST_FLOWS))
+    table = table.filter(pc.less(table["flow"], MAX_FLOWS))
     fields = {"t_us": _us(table["time_ns"])}
     fields |= {name: _one(table[name]) for name in table.column_names if name not in ("cell", "flow", "time_ns")}
-    tags = [origin.tags | {"flow": str(flow)} for flow in range(MOST_FLOWS)]
+    tags = [origin.tags | {"flow": str(flow)} for flow in range(MAX_FLOWS)]
     return Points("flow", tags, _one(table["flow"]), fields, _stretched(table["time_ns"]))
 
 

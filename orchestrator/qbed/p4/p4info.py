@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """P4Info as p4c writes it (`--p4runtime-files`, protobuf's text format): what a program's tables and registers are."""
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from __future__ import annotations
 
-_TOKEN = re.compile(r'#[^\n]*|"(?:[^"\\]|\\.)*"|[{}:]|[^\s{}:#"]+')
-_DEEPEST = 32
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from finsy.proto import p4i
+
+_MESSAGES = "qbed_p4_config_v1"
 _PRIORITIES = frozenset({"TERNARY", "RANGE", "OPTIONAL"})
 
 
@@ -90,7 +99,7 @@ class P4Info:
     text: str
     """As p4c writes it."""
 
-    def with_widths(self, program: Widths) -> "P4Info":
+    def with_widths(self, program: Widths) -> P4Info:
         """Return the same objects with the program's widths."""
 
         def match(table: Table, one: MatchField) -> MatchField:
@@ -114,80 +123,69 @@ class P4Info:
         return replace(self, tables=tables, registers=registers)
 
 
-Message = dict[str, list[Any]]
-
-
 def p4info(text: str) -> P4Info:
-    """The objects of a P4Info; InfoError."""
+    """Parse a P4Info. InfoError."""
+    from google.protobuf import text_format
+
     try:
-        message = _message(iter([token for token in _TOKEN.findall(text) if not token.startswith("#")]), 0, "")
-        actions = {_one(one, "preamble")["id"][0]: one for one in message.get("actions", [])}
-        tables = tuple(_table(one, actions) for one in message.get("tables", []))
-        registers = tuple(_register(one) for one in message.get("registers", []))
-    except (LookupError, ValueError, TypeError, AttributeError):
+        message = text_format.Parse(text, _messages().P4Info(), allow_unknown_field=True)
+        actions = {one.preamble.id: one for one in message.actions}
+        tables = tuple(_table(one, actions) for one in message.tables)
+        registers = tuple(_register(one) for one in message.registers)
+    except (text_format.ParseError, LookupError, ValueError, RecursionError):
         raise InfoError("it is not P4Info in protobuf's text format") from None
     return P4Info(tables, registers, text)
 
 
-def _message(tokens: Iterator[str], depth: int, end: str) -> Message:
-    """Fields up to the end; each may come several times."""
-    found: Message = {}
-    if depth > _DEEPEST:
-        raise InfoError("nested too deeply")
-    for name in tokens:
-        if name == end:
-            return found
-        sign = next(tokens, "")
-        if sign == "{":
-            found.setdefault(name, []).append(_message(tokens, depth + 1, "}"))
-            continue
-        value = next(tokens, "")
-        if sign != ":" or not value or value in "{}:":
-            raise InfoError("no value")
-        found.setdefault(name, []).append(value.strip('"'))
-    if end:
-        raise InfoError("it ends too early")
-    return found
+@cache
+def _messages() -> ModuleType:
+    """The module of P4Info's messages in finsy. It is loaded by its path: `import finsy` imports gRPC, too, which takes
+    half a second.
+    """
+    found = find_spec("finsy")
+    assert found is not None and found.origin is not None
+    package = ModuleType(_MESSAGES)
+    package.__path__ = [str(Path(found.origin).parent / "proto" / "p4" / "config" / "v1")]
+    sys.modules[_MESSAGES] = package
+    return import_module(f"{_MESSAGES}.p4info_pb2")
 
 
-def _one(message: Message, name: str) -> Message:
-    found: Message = message[name][0]
-    return found
+def _names(preamble: p4i.Preamble) -> tuple[str, str]:
+    return _required(preamble.name), preamble.alias or preamble.name
 
 
-def _names(message: Message) -> tuple[str, str]:
-    preamble = _one(message, "preamble")
-    return preamble["name"][0], preamble.get("alias", preamble["name"])[0]
+def _required(name: str) -> str:
+    if not name:
+        raise ValueError("no name")
+    return name
 
 
-def _table(message: Message, actions: Mapping[str, Message]) -> Table:
-    matches = (
-        MatchField(one["name"][0], _bitwidth(one), one["match_type"][0]) for one in message.get("match_fields", [])
-    )
-    refs = [(actions[ref["id"][0]], ref.get("scope", ["TABLE_AND_DEFAULT"])[0]) for ref in message["action_refs"]]
+def _table(message: p4i.Table, actions: Mapping[int, p4i.Action]) -> Table:
+    matches = tuple(map(_match_field, message.match_fields))
     return Table(
-        *_names(message),
+        *_names(message.preamble),
         {match.name: match for match in matches},
-        tuple(_action(action, scope) for action, scope in refs),
-        int(message.get("size", ["0"])[0]),
-        "is_const_table" in message,
-        "has_initial_entries" in message and "is_const_table" not in message,
-        "const_default_action_id" in message,
-        "implementation_id" in message,
+        tuple(_action(actions[ref.id], ref) for ref in message.action_refs),
+        message.size,
+        message.is_const_table,
+        message.has_initial_entries and not message.is_const_table,
+        message.const_default_action_id != 0,
+        message.implementation_id != 0,
     )
 
 
-def _action(message: Message, scope: str) -> Action:
-    params = {one["name"][0]: _bitwidth(one) for one in message.get("params", [])}
-    return Action(*_names(message), params, scope)
+def _match_field(message: p4i.MatchField) -> MatchField:
+    """A width is 0 for a `bit<0>`, an `error`, or a type that is translated to a string."""
+    if not message.match_type:
+        raise ValueError("a match kind of another architecture")
+    return MatchField(_required(message.name), message.bitwidth, message.MatchType.Name(message.match_type))
 
 
-def _bitwidth(message: Message) -> int:
-    """0: a `bit<0>`, an `error`, or a type that is translated to a string."""
-    return int(message.get("bitwidth", ["0"])[0])
+def _action(message: p4i.Action, ref: p4i.ActionRef) -> Action:
+    params = {_required(one.name): one.bitwidth for one in message.params}
+    return Action(*_names(message.preamble), params, ref.Scope.Name(ref.scope))
 
 
-def _register(message: Message) -> Register:
-    spec = _one(message, "type_spec")
-    width = _bitwidth(spec.get("bitstring", [{}])[0].get("bit", [{}])[0])
-    return Register(*_names(message), int(message["size"][0]), width, "new_type" in spec)
+def _register(message: p4i.Register) -> Register:
+    spec = message.type_spec
+    return Register(*_names(message.preamble), message.size, spec.bitstring.bit.bitwidth, spec.HasField("new_type"))

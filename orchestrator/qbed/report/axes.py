@@ -12,8 +12,7 @@ from qbed.storage.axis_values import parse_quantities
 
 Place = float | str | None
 """Coordinate of a value: a number, or a category."""
-
-MOST_LABELS = 12
+MAX_LABELS = 12
 """Limit on quantities that are labelled by their texts; with more, the axis has automatic ticks."""
 
 
@@ -58,7 +57,7 @@ class AxisPositions:
         if self._at is None or side_by_side:
             update(type="category", categoryorder="array", categoryarray=texts)
             update(tickmode=None, tickvals=None, ticktext=None)
-        elif len(texts) <= MOST_LABELS and any(isinstance(value, str) for value in self.values):
+        elif len(texts) <= MAX_LABELS and any(isinstance(value, str) for value in self.values):
             update(tickmode="array", tickvals=[self._at[value] for value in self.values], ticktext=texts)
 
 

@@ -18,7 +18,7 @@ from qbed.claims.judge import Verdict
 from qbed.storage.listing import Listing
 
 _MARKUP = {ord(one): f"&#{ord(one)};" if one in "<>&" else f"\\{one}" for one in "\\`*_{}[]<>#|~&"}
-MOST_LINES = 200
+MAX_LINES = 200
 """Limit on each list (claims, cells, differences) in the Markdown summary."""
 
 
@@ -151,7 +151,7 @@ def _page(one: Ended) -> Iterator[str]:
     yield f"{one.cells} cells ({counted or 'none'}) in {one.wall_s:.1f} s\n"
     if one.verdicts:
         yield "| claim | verdict | | the sentence |\n|---|---|---|---|"
-        for verdict in one.verdicts[:MOST_LINES]:
+        for verdict in one.verdicts[:MAX_LINES]:
             mark = "" if verdict.verdict == "not asked" else "✅ " if verdict.as_expected else "❌ "
             known = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
             columns = (verdict.name, f"{mark}{verdict.verdict}{known}", describe_verdict(verdict), verdict.paper)
@@ -159,13 +159,12 @@ def _page(one: Ended) -> Iterator[str]:
         yield ""
     bad = (row for row in Listing(one.run).rows() if row["status"] != "complete")
     wrong = [
-        f"cell {row['cell']} {row['status']}: {row['error'] or row['contradictions']}"
-        for row in islice(bad, MOST_LINES)
+        f"cell {row['cell']} {row['status']}: {row['error'] or row['contradictions']}" for row in islice(bad, MAX_LINES)
     ]
     for title, texts in (("Cells", wrong), ("Lock", one.differences), ("Remarks", one.problems)):
         if texts:
             yield f"### {title}\n"
-            yield from (f"- {_plain(text)}" for text in texts[:MOST_LINES])
+            yield from (f"- {_plain(text)}" for text in texts[:MAX_LINES])
             yield ""
 
 

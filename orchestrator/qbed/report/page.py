@@ -35,7 +35,7 @@ _UNITS = {
     "gbps": "Gbit/s", "mbps": "Mbit/s", "bps": "bit/s", "ns": "ns", "us": "µs", "ms": "ms", "s": "s",
     "bytes": "bytes", "packets": "packets",
 }  # fmt: skip
-MOST_QUEUES = 40
+MAX_QUEUES = 40
 _SHOWN = ("name", "profile", "question", "lab_file", "lab_sha256", "matrix", "toolchain", "figures")
 
 
@@ -235,7 +235,7 @@ def _queues(connection: Connection) -> list[Row]:
             avg(sent_bytes * 8e9 / rate_bps / nullif(duration_ns, 0)) AS busy,
             sum(dropped_packets) AS dropped, sum(marked_packets) AS marked
             FROM queues GROUP BY port HAVING max(max_packets) > 0 OR sum(dropped_packets) > 0
-            ORDER BY share DESC NULLS LAST, port LIMIT {MOST_QUEUES}""",
+            ORDER BY share DESC NULLS LAST, port LIMIT {MAX_QUEUES}""",
     )
 
 

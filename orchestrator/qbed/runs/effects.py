@@ -3,7 +3,7 @@
 uses.
 
 Every combination of the axes' values is compiled once, with the first seed. Only the hash of a plan is kept: values are
-compared by look-ups and not in pairs. `MOST_PLANS` and `MOST_BYTES` limit the work.
+compared by look-ups and not in pairs. `MAX_PLANS` and `MAX_BYTES` limit the work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 
-MOST_PLANS, MOST_BYTES = 4000, 48 << 20
+MAX_PLANS, MAX_BYTES = 4000, 48 << 20
 _QUIET_S, _EVERY_S = 2.0, 10.0
 Digits = tuple[int, ...]
 """A combination: the number of each axis' value, without the seed."""
@@ -92,7 +92,7 @@ class Survey:
         reported_s = time.monotonic() + _QUIET_S - _EVERY_S
         for number, digits in enumerate(self.matrix.combined()):
             samples = sum(digit > 0 for digit in digits) <= 1
-            if not samples and (number >= MOST_PLANS or size >= MOST_BYTES or len(self.errors) >= MAX_ERRORS):
+            if not samples and (number >= MAX_PLANS or size >= MAX_BYTES or len(self.errors) >= MAX_ERRORS):
                 return
             if self.progress is not None and time.monotonic() - reported_s >= _EVERY_S:
                 self.progress(f"checking the campaign: {number} of {total} combinations of its axes' values")

@@ -24,7 +24,7 @@ from qbed.substrates import Substrate
 CACHE = "forwarding.json"
 SLOW_BPS = 10_000_000
 """Every machine that runs labs in containers forwards this: for slower links nothing is measured."""
-MOST_NAMES = 4
+MAX_NAMES = 4
 LAB = """\
 name: qbed-forwarding
 topology: {star: {hosts: 2}}
@@ -55,10 +55,10 @@ def overloaded_links(on: Substrate, plan: Plan, dilation: int, measure: Measure 
     links = [name for name, rate_bps in rates.items() if rate_bps > limit_bps * dilation]
     if not links:
         return
-    more = f" and {len(links) - MOST_NAMES} more" if len(links) > MOST_NAMES else ""
+    more = f" and {len(links) - MAX_NAMES} more" if len(links) > MAX_NAMES else ""
     yield (
         f"this machine forwards about {_rounded(limit_bps)} through a switch in containers: at dilation {dilation}"
-        f" it does not carry {', '.join(links[:MOST_NAMES])}{more} (up to {format_rate(fastest_bps)}) when they are"
+        f" it does not carry {', '.join(links[:MAX_NAMES])}{more} (up to {format_rate(fastest_bps)}) when they are"
         " full: packets come late and in bursts, which overflow queues;"
         f" `--dilate {-(-fastest_bps // limit_bps)}` carries them, or rates of at most {_rounded(limit_bps * dilation)}"
     )

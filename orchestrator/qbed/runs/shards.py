@@ -13,7 +13,7 @@ from qbed.storage.checksums import DamagedError
 from qbed.storage.identity import StoreError, read_any_identity
 from qbed.storage.run_folder import MUST_MATCH, RunFolder
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 
 
 class MissingCellsError(StoreError):
@@ -38,7 +38,7 @@ def gather(run: RunFolder, shards: Sequence[RunFolder], choice: Choice) -> None:
         missing += [number for number in wanted if not _adopt(run, shards, number)]
         wanted = choice.more()
     if missing:
-        named = ", ".join(map(str, islice(missing, MOST_NAMED))) + (", ..." if len(missing) > MOST_NAMED else "")
+        named = ", ".join(map(str, islice(missing, MAX_NAMED))) + (", ..." if len(missing) > MAX_NAMED else "")
         raise MissingCellsError(
             f"{len(missing)} cells are in none of the shards ({named}): the command of their shard continues it"
         )

@@ -33,7 +33,7 @@ from qbed.storage.run_folder import RunFolder
 from qbed.substrates import DEFAULT, Limits, Substrate, SubstrateError, substrate
 
 PROGRESS_EVERY_S = 0.2
-MOST_RUNS = 3
+MAX_RUNS = 3
 """Limit on runs of one cell on the wall clock while the machine is too late."""
 
 
@@ -185,7 +185,7 @@ class Worker:
             (folder / "work" / "plan.json").write_bytes(content)
             row = self._run_once(plan, folder, pipe)
             late = only_late(row)
-            if late is None or len(warnings) == MOST_RUNS - 1:
+            if late is None or len(warnings) == MAX_RUNS - 1:
                 return row | {"warnings": [*row["warnings"], *warnings]}
             warnings.append(f"run {len(warnings) + 1} of this cell does not count: {late}")
             self._run_folder.begin(number)

@@ -196,7 +196,7 @@ class Statistic(Number):
     """The counted objects, or the unit."""
     help: str
     """The meaning, in one sentence."""
-    unheard: bool = False
+    not_ecn_capable: bool = False
     """Whether it counts packets that were not marked because they are not ECN-capable."""
     holds: Literal["ipv4", "ipv6"] | None = None
     """If it counts packets of this family that the node has received and the scheme has not passed on to routing."""

@@ -67,7 +67,7 @@ _REPORT_POLICY = (
 """A report is a page with scripts from its run: it has no origin and may send no request."""
 _PICTURE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 """A picture has its own styles, and no scripts."""
-MOST_JOBS = 200
+MAX_JOBS = 200
 _log = logging.getLogger("qbed.service")
 api = APIRouter(prefix="/api", responses=_ERROR_RESPONSES)
 
@@ -188,7 +188,7 @@ def _called(folder: Path) -> str | None:
 @api.get("/jobs", summary="List campaigns, the newest first")
 def jobs(
     here: Here,
-    limit: Annotated[int, Query(ge=1, le=MOST_JOBS)] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 50,
     before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
     state: State | None = None,
 ) -> list[Job]:

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from qbed.base.errors import QbedError
-from qbed.service.uploads import MOST_BYTES, MOST_FILES, checksums, files_in
+from qbed.service.uploads import MAX_BYTES, MAX_FILES, checksums, files_in
 from qbed.storage.run_folder import MERGED_FILES
 
 PATIENCE_S = 60.0
@@ -147,7 +147,7 @@ def packed(folder: Path) -> bytes:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
         for path in files_in(folder):
             size, count = size + path.stat().st_size, count + 1
-            if size > MOST_BYTES or count > MOST_FILES:
-                raise ServerError(f"{folder} is too much to send: at most {MOST_FILES} files, {MOST_BYTES >> 20} MiB")
+            if size > MAX_BYTES or count > MAX_FILES:
+                raise ServerError(f"{folder} is too much to send: at most {MAX_FILES} files, {MAX_BYTES >> 20} MiB")
             file.writestr(zipfile.ZipInfo(str(path.relative_to(folder))), path.read_bytes())
     return target.getvalue()

@@ -11,7 +11,7 @@ from qbed.campaign.matrix import fingerprint
 from qbed.service.jobs import RUN, Jobs
 from qbed.storage.identity import IDENTITY
 
-MOST_JOBS, MOST_RUNS = 1_000, 20
+MAX_JOBS, MAX_RUNS = 1_000, 20
 
 
 def of(jobs: Jobs) -> list[dict[str, Any]]:
@@ -19,7 +19,7 @@ def of(jobs: Jobs) -> list[dict[str, Any]]:
     from the newest to the oldest, as far as they changed or the version did.
     """
     found: dict[tuple[str, str | None], dict[str, Any]] = {}
-    for row in jobs.newest(MOST_JOBS, state="finished"):
+    for row in jobs.newest(MAX_JOBS, state="finished"):
         shown = _run(jobs, row)
         if shown is None:
             continue
@@ -27,7 +27,7 @@ def of(jobs: Jobs) -> list[dict[str, Any]]:
         entry = found.setdefault(key, {"lab": key[0], "profile": key[1], "claims": {}, **shown[0]})
         for claim in shown[1]:
             history = entry["claims"].setdefault(claim["name"], [])
-            if len(history) < MOST_RUNS:
+            if len(history) < MAX_RUNS:
                 history.append(claim | shown[0])
     for entry in found.values():
         entry["claims"] = {name: _changes(history) for name, history in entry["claims"].items()}

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qbed.service.settings import Settings
 
-MOST_ADDRESSES = 4_096
+MAX_ADDRESSES = 4_096
 BODY_S = 30.0
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
@@ -56,7 +56,7 @@ class Rates:
         left = min(self._burst, left + (now - seen) * self._per_s)
         allowed = left >= 1
         self._left[address] = (left - 1 if allowed else left, now)
-        if len(self._left) > MOST_ADDRESSES:
+        if len(self._left) > MAX_ADDRESSES:
             self._left.popitem(last=False)
         return 0.0 if allowed else (1 - left) / self._per_s
 

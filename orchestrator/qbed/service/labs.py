@@ -26,7 +26,7 @@ from qbed.service.settings import Settings
 from qbed.substrates import substrates
 
 UP_S, DOWN_S = 120.0, 60.0
-MOST_OUTPUT = 1 << 20
+MAX_OUTPUT = 1 << 20
 TIMED_OUT = 124
 _UP = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_.-]*) is up: ", re.MULTILINE)
 
@@ -127,5 +127,5 @@ async def _cut(stream: asyncio.StreamReader) -> str:
     """Read a process's output; only its beginning is kept."""
     kept = bytearray()
     while piece := await stream.read(1 << 16):
-        kept += piece[: MOST_OUTPUT - len(kept)]
+        kept += piece[: MAX_OUTPUT - len(kept)]
     return kept.decode(errors="replace")

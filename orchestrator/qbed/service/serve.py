@@ -15,7 +15,7 @@ from qbed.service.app import make_app
 from qbed.service.settings import Settings, SettingsError
 
 GRACE_S = 3
-MOST_CONNECTIONS = 256
+MAX_CONNECTIONS = 256
 
 
 class _Server(uvicorn.Server):
@@ -44,7 +44,7 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         app = make_app(settings)
         config = uvicorn.Config(
             app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
-            proxy_headers=False, timeout_graceful_shutdown=GRACE_S, limit_concurrency=MOST_CONNECTIONS, lifespan="on",
+            proxy_headers=False, timeout_graceful_shutdown=GRACE_S, limit_concurrency=MAX_CONNECTIONS, lifespan="on",
         )  # fmt: skip
         server = _Server(config, lambda: app.state.service.stopping.set(), ready)
         server.run()

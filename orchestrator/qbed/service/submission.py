@@ -15,22 +15,22 @@ from qbed.storage.run_folder import RunFolder
 from qbed.substrates import DEFAULT
 
 
-def submit(client: Client, lab: Path, wishes: RunOptions, *, images: bool) -> int:
+def submit(client: Client, lab: Path, options: RunOptions, *, images: bool) -> int:
     """Submit a campaign, a lab that the service has too by its name, any other is sent; returns the job's number."""
-    if wishes.several or wishes.lock == "write" or wishes.shard or wishes.sinks:
+    if options.several or options.lock == "write" or options.shard or options.sinks:
         raise QbedError(
             "on a service a campaign runs whole, on one substrate, no lock is written, and samples go nowhere else"
         )
-    return int(client.post("/jobs", _asked(client, lab, wishes) | {"images": images})["id"])
+    return int(client.post("/jobs", _asked(client, lab, options) | {"images": images})["id"])
 
 
-def _asked(client: Client, lab: Path, wishes: RunOptions) -> dict[str, Any]:
-    limits = wishes.limits
+def _asked(client: Client, lab: Path, options: RunOptions) -> dict[str, Any]:
+    limits = options.limits
     asked: dict[str, Any] = {
-        "profile": wishes.profile, "seeds": wishes.seeds, "settings": dict(wishes.settings or {}),
-        "on": wishes.on or DEFAULT, "dilation": wishes.dilation, "cell_timeout": limits.cell_s,
-        "stall_timeout": limits.stall_s, "cell_space": limits.space_bytes, "keep": wishes.keep,
-        "store": wishes.store, "locked": wishes.lock is not None,
+        "profile": options.profile, "seeds": options.seeds, "settings": dict(options.settings or {}),
+        "on": options.on or DEFAULT, "dilation": options.dilation, "cell_timeout": limits.cell_s,
+        "stall_timeout": limits.stall_s, "cell_space": limits.space_bytes, "keep": options.keep,
+        "store": options.store, "locked": options.lock is not None,
     }  # fmt: skip
     folder = lab if lab.is_dir() else lab.parent
     name = folder.resolve().name
@@ -40,11 +40,11 @@ def _asked(client: Client, lab: Path, wishes: RunOptions) -> dict[str, Any]:
     return asked | {"upload": client.send(folder), **file}
 
 
-def bring(client: Client, job: int, wishes: RunOptions, *, fresh: bool) -> Path:
+def bring(client: Client, job: int, options: RunOptions, *, fresh: bool) -> Path:
     """Bring a job's results into a run folder here."""
     names = list(client.get(f"/jobs/{job}/files"))
     identity = {name: value for name, value in client.get(f"/jobs/{job}/files/{IDENTITY}").items() if name != "sha256"}
-    place = (wishes.out or default_folder(identity, wishes)).resolve()
+    place = (options.out or default_folder(identity, options)).resolve()
     try:
         RunFolder(place).claim(identity, fresh=fresh)
         read_any_identity(place)

@@ -24,8 +24,8 @@ from typing import IO
 
 from qbed.base.errors import MissingError, QbedError
 
-MOST_FILES, MOST_BYTES, DEEPEST = 200, 16 << 20, 4
-MOST_ENTRIES, MOST_TAR = 4 * MOST_FILES, MOST_BYTES + (2 << 20)
+MAX_FILES, MAX_BYTES, DEEPEST = 200, 16 << 20, 4
+MAX_ENTRIES, MAX_TAR = 4 * MAX_FILES, MAX_BYTES + (2 << 20)
 """With folders and headers."""
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _PIECE = 1 << 16
@@ -92,12 +92,12 @@ def _top(folder: Path) -> Path:
 
 
 def _unpack(archive: bytes, folder: Path) -> None:
-    left = MOST_BYTES
+    left = MAX_BYTES
     seen: set[str] = set()
     try:
         for count, (name, stream) in enumerate(_members(archive), 1):
-            if count > MOST_FILES:
-                raise UploadError(f"expected at most {MOST_FILES} files")
+            if count > MAX_FILES:
+                raise UploadError(f"expected at most {MAX_FILES} files")
             place = folder.joinpath(*_parts(name))
             if name.lower() in seen:
                 raise UploadError(f"{name!r} is there twice")
@@ -107,7 +107,7 @@ def _unpack(archive: bytes, folder: Path) -> None:
                 while piece := stream.read(_PIECE):
                     left -= len(piece)
                     if left < 0:
-                        raise UploadError(f"expected at most {MOST_BYTES >> 20} MiB of files")
+                        raise UploadError(f"expected at most {MAX_BYTES >> 20} MiB of files")
                     file.write(piece)
     except UploadError:
         raise
@@ -130,8 +130,8 @@ def _members(archive: bytes) -> Iterator[Member]:
     """The archive's files, one after the other; folders are left out, anything else is refused."""
     if archive.startswith(b"PK"):
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:
-            if len(packed.infolist()) > MOST_ENTRIES:
-                raise UploadError(f"expected at most {MOST_FILES} files")
+            if len(packed.infolist()) > MAX_ENTRIES:
+                raise UploadError(f"expected at most {MAX_FILES} files")
             for entry in packed.infolist():
                 kind = stat.S_IFMT(entry.external_attr >> 16)
                 if entry.is_dir():
@@ -143,8 +143,8 @@ def _members(archive: bytes) -> Iterator[Member]:
         return
     with tarfile.open(fileobj=io.BytesIO(_inflated(archive)), mode="r:") as packed:
         for number, one in enumerate(packed):
-            if number > MOST_ENTRIES:
-                raise UploadError(f"expected at most {MOST_FILES} files")
+            if number > MAX_ENTRIES:
+                raise UploadError(f"expected at most {MAX_FILES} files")
             if one.isdir():
                 continue
             found = packed.extractfile(one) if one.isreg() and not one.issparse() else None
@@ -158,9 +158,9 @@ def _inflated(archive: bytes) -> bytes:
     if not archive.startswith(b"\x1f\x8b"):
         return archive
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    whole = unzip.decompress(archive, MOST_TAR)
+    whole = unzip.decompress(archive, MAX_TAR)
     if unzip.unconsumed_tail:
-        raise UploadError(f"expected at most {MOST_BYTES >> 20} MiB of files")
+        raise UploadError(f"expected at most {MAX_BYTES >> 20} MiB of files")
     return whole
 
 

@@ -118,12 +118,12 @@ def _conduct(spec: JobSpec, screen: EventScreen) -> int:
     limits = Limits(asked["cell_timeout"], asked["stall_timeout"], asked["cell_space"])
     # Only the owner's environment names a sink: a client's request opens no connection.
     sinks = [Address("influx", url)] if (url := os.environ.get("QBED_INFLUX")) else []
-    wishes = RunOptions(
+    options = RunOptions(
         asked["profile"], Path(spec.place) / RUN, asked["seeds"], asked["settings"], asked["keep"], limits,
         asked["on"], asked["dilation"], store=asked["store"], lock="compare" if asked["locked"] else None, sinks=sinks,
     )  # fmt: skip
     screen.say("phase", name="checking")
-    experiment = prepare(Path(spec.lab), wishes)
+    experiment = prepare(Path(spec.lab), options)
     if experiment.warnings:
         screen.say("warnings", texts=[shorten(text) for text in experiment.warnings[:MESSAGES_MAX]])
     screen.asked(len(experiment.task.matrix))

@@ -51,7 +51,7 @@ MERGED_FILES = (*(f"{table}.parquet" for table in ("cells", *tables.SCHEMAS)), C
 SPILL = ".sql-{}.tmp"
 """The folder into which a query spills; one each, because two queries would write the same files."""
 MERGE_ROWS = 1_000
-MOST_MISSING = 1_000
+MAX_MISSING = 1_000
 _ENDED = re.compile(r"(\d{6,9})(?:\.failed)?")
 MUST_MATCH = {
     "version": "the table formats",
@@ -216,7 +216,7 @@ class RunFolder:
             return  # the run is unfinished
         if ended:  # without cells: a copy of the tables only
             missing = (number for number in self._cells(identity["matrix"], ended) if number not in ended)
-            yield from (DamagedError(self.folder(number), "is missing") for number in islice(missing, MOST_MISSING))
+            yield from (DamagedError(self.folder(number), "is missing") for number in islice(missing, MAX_MISSING))
         yield from merged_damages(self.path, MERGED_FILES)
 
     @staticmethod

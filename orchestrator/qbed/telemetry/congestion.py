@@ -11,7 +11,7 @@ from qbed.base.errors import QbedError
 
 PORT = 6190
 VERSION = 1
-MOST_BITS = 32
+MAX_BITS = 32
 _LAYOUT = struct.Struct("!8BIHBB9Q")  # the two signals are two words each
 HEADER_BYTES = 88
 assert _LAYOUT.size == HEADER_BYTES
@@ -63,7 +63,7 @@ class Header(NamedTuple):
     flags: int = 0
     kind: int = Kind.NONE
     unit: int = Unit.PACKETS
-    bits: int = MOST_BITS
+    bits: int = MAX_BITS
     hops: int = 0
     echo_hops: int = 0
     flow: int = 0
@@ -95,6 +95,6 @@ def parse(payload: bytes) -> Header:
     for name, known in (("type", Type), ("kind", Kind), ("unit", Unit)):
         if getattr(header, name) not in {one.value for one in known}:
             raise HeaderError("malformed", f"a congestion header whose {name} is {getattr(header, name)}")
-    if header.kind != Kind.NONE and not 1 <= header.bits <= MOST_BITS:
+    if header.kind != Kind.NONE and not 1 <= header.bits <= MAX_BITS:
         raise HeaderError("malformed", f"a congestion header that asks for {header.bits} bits")
     return header

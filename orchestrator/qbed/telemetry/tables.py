@@ -21,7 +21,7 @@ from qbed.telemetry.taps import INTEGRALS, SAMPLE_FIELDS
 
 VERSION = 1
 ROW_GROUP_ROWS = 1 << 17
-MOST_WAITING = 256
+MAX_WAITING = 256
 
 NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -385,7 +385,7 @@ class TableFile:
             held = self._gather()
             self._write(held.slice(0, ROW_GROUP_ROWS))
             self._waiting, self._held = [held.slice(ROW_GROUP_ROWS)], self._held - ROW_GROUP_ROWS
-        if len(self._waiting) > MOST_WAITING:  # a small table costs far more than its rows
+        if len(self._waiting) > MAX_WAITING:  # a small table costs far more than its rows
             self._gathered.append(_combined(self._waiting))
             self._waiting = []
 

@@ -89,8 +89,8 @@ def test_set_is_not_swallowed_by_an_axis() -> None:
         plan = plan_of(DUMBBELL, cell)
         assert in_plan(plan, "switches.default.buffer") == {"1 MB"}
         assert in_plan(plan, "switches.default.scheme") == {cell.values["scheme"]}
-        told = cell.settings_of(load_lab(DUMBBELL, dict(cell.settings)).source.values)
-        assert told["switches.default.buffer"] == look(told, ["switches.default", "buffer"]) == "1 MB"
+        settings = cell.settings_of(load_lab(DUMBBELL, dict(cell.settings)).source.values)
+        assert settings["switches.default.buffer"] == look(settings, ["switches.default", "buffer"]) == "1 MB"
 
 
 def test_an_axis_is_not_swallowed_by_a_later_one(tmp_path: Path) -> None:
@@ -292,8 +292,8 @@ def _labels_hold(plan: Plan, cell: Cell, axes: dict[str, Any], set_: dict[str, A
     for axis, entry in axes.items():
         if isinstance(entry, dict):
             promised: dict[str, Any] = {entry["field"].replace('"', "").replace("[0]", ".0"): cell.values[axis]}
-        else:  # what alternatives differ in, if no column of its own says it
-            own = {
+        else:  # what alternatives differ in, if no column of its differing says it
+            differing = {
                 other["field"].replace('"', "").replace("[0]", ".0")
                 for other in axes.values()
                 if isinstance(other, dict)
@@ -302,7 +302,7 @@ def _labels_hold(plan: Plan, cell: Cell, axes: dict[str, Any], set_: dict[str, A
             mine = every[[one["name"] for one in entry].index(cell.values[axis])]
             promised = {
                 f: v for f, v in mine.items()
-                if f not in own and any(one.get(f) != v for one in every)
+                if f not in differing and any(one.get(f) != v for one in every)
             }  # fmt: skip
         for field, value in promised.items():
             _holds(plan, field, value, cell)

@@ -92,7 +92,7 @@ def test_a_claim_with_too_few_seeds_is_undecided(bench: Bench) -> None:
     assert bench.campaign("a", "--fail-on", "errors")[0] == 0
 
 
-def test_a_mean_of_which_nothing_is_known_is_said(bench: Bench) -> None:
+def test_an_unknown_mean_is_reported(bench: Bench) -> None:
     bench.behave(all="panic")
     status, text = bench.campaign("a")
     assert status == 1 and "10 failed" in text and "internal error in qbed" not in text, text
@@ -113,7 +113,7 @@ def test_a_list_of_seeds_is_a_list(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ("5 %", "expected such as `until 5 % of goodput_bps, at most 50`, got `5 %`"),
         ("until 5 % of goodputs_bps", "no metric is called `goodputs_bps`; did you mean `goodput_bps`?"),
@@ -122,11 +122,11 @@ def test_a_list_of_seeds_is_a_list(bench: Bench) -> None:
         ("until 5 % of goodput_bps\naxes: {seed: [1]}", "the axis `seed` has a list: expected one of the two"),
     ],
 )
-def test_mistakes_are_said(tmp_path: Path, wrong: str, said: str) -> None:
+def test_errors_name_the_field(tmp_path: Path, wrong: str, message: str) -> None:
     (tmp_path / "campaign.yml").write_text(f"question: What?\nseeds: {wrong}\n")
     with pytest.raises(CampaignError) as caught:
         load_campaign(tmp_path / "campaign.yml")
-    assert said in str(caught.value) and "campaign.yml:2:" in str(caught.value)
+    assert message in str(caught.value) and "campaign.yml:2:" in str(caught.value)
 
 
 @given(st.lists(st.floats(0, 1e12), max_size=60), st.floats(0.001, 0.9))

@@ -27,9 +27,9 @@ def warnings(folder: Path, queue: str, hearing: list[bool], unmarked: int = 0) -
     rows = [json.loads(line) for line in flows.read_text().splitlines()]
     flows.write_text("".join(json.dumps(row | {"ecn": ecn}) + "\n" for row, ecn in zip(rows, hearing, strict=True)))
     counters = json.loads((folder / "out" / "counters.json").read_text())
-    for own, described in zip(counters["queues"], plan.queues, strict=True):
+    for row, described in zip(counters["queues"], plan.queues, strict=True):
         if described.role == "switch":
-            own["xstats"] = (bytes(8) + unmarked.to_bytes(8, "little") + bytes(8)).hex()
+            row["xstats"] = (bytes(8) + unmarked.to_bytes(8, "little") + bytes(8)).hex()
     (folder / "out" / "counters.json").write_text(json.dumps(counters))
     row = store_cell(folder, plan, folder)
     assert row["contradictions"] == []

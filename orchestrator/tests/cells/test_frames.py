@@ -177,7 +177,7 @@ def test_the_rate_is_measured_once_and_only_where_it_matters(
     assert len(measured) == 1
 
 
-def test_a_machine_that_cannot_be_measured_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_cannot_be_measured_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
 
     def measure(_: Any) -> int:

@@ -37,7 +37,7 @@ def test_overhead_counts_on_the_wire() -> None:
     assert train_ns(((GIGABIT, 0, 24),), 0, 1514, 10, 0) == pytest.approx(1538 * 8 * 10)
 
 
-def test_a_rate_flow_has_its_own_headers() -> None:
+def test_a_rate_flow_has_separate_headers() -> None:
     end = End(
         node=0,
         interface="eth0",

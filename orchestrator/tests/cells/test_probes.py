@@ -36,7 +36,7 @@ def compiled(workload: str) -> Plan:
     return compile_lab(lab_from_source(parse(lab + workload, file="lab.yml")))
 
 
-def test_the_plan_has_probes_as_flows_of_their_own_transport() -> None:
+def test_the_plan_has_probes_as_flows_of_a_separate_transport() -> None:
     text = "probes: {from: h1..h2, to: h3, interval: 20 ms, size: 100 B, spread: 20 ms, dscp: EF, label: ping}"
     plan = compiled(text)
     (probes,) = plan.workloads
@@ -47,16 +47,16 @@ def test_the_plan_has_probes_as_flows_of_their_own_transport() -> None:
     assert (probes.spread_ns, probes.size_bytes, probes.dscp, probes.label) == (20_000_000, None, 46, "ping")
 
 
-@pytest.mark.parametrize(("said", "number"), [("CS0", 0), ("LE", 1), ("CS1", 8), ("AF41", 34), ("EF", 46), ("63", 63)])
-def test_a_class_is_a_name_or_a_number(said: str, number: int) -> None:
+@pytest.mark.parametrize(("dscp", "number"), [("CS0", 0), ("LE", 1), ("CS1", 8), ("AF41", 34), ("EF", 46), ("63", 63)])
+def test_a_class_is_a_name_or_a_number(dscp: str, number: int) -> None:
     for workload in ("flow: {from: h1, to: h2, ", "arrivals: {interval: 1 ms, size: 1 KB, "):
-        assert compiled(f"{workload}dscp: {said}}}").workloads[0].dscp == number
+        assert compiled(f"{workload}dscp: {dscp}}}").workloads[0].dscp == number
 
 
-def test_a_plan_without_classes_and_probes_says_nothing_of_them() -> None:
+def test_a_plan_without_classes_and_probes_leaves_them_out() -> None:
     for text in ("flow: {from: h1, to: h2}", "arrivals: {interval: 1 ms, size: 1 KB}"):
-        said = compiled(text).dumps()
-        assert '"port"' in said and '"dscp"' not in said and '"interval_ns": null' not in said
+        dumped = compiled(text).dumps()
+        assert '"port"' in dumped and '"dscp"' not in dumped and '"interval_ns": null' not in dumped
 
 
 BAD = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits in queues: what a lab file may say, quantiles of bins, and tables of what taps told."""
+"""Sojourn times: fields of the lab file, quantiles of bins, and tables of the records of taps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan(observe: str) -> Plan:
     return compile_lab(lab_from_source(parse(LAB.replace("OBSERVE", observe), file="lab.yml")), 1)
 
 
-def test_a_plan_says_it_only_where_it_is_asked_for() -> None:
+def test_a_plan_has_sojourn_only_if_requested() -> None:
     assert "sojourn" not in plan("{}").dumps() and "sojourn" not in plan("{sojourn: false}").dumps()
     asked = plan("{sojourn: true}")
     assert asked.sojourn and Plan.loads(asked.dumps()) == asked
@@ -52,7 +52,7 @@ def test_a_plan_says_it_only_where_it_is_asked_for() -> None:
         ("{sojurn: true}", "observe.sojurn: unknown field; did you mean `sojourn`?"),
     ],
 )
-def test_what_is_wrong_is_said(observe: str, message: str) -> None:
+def test_errors_name_the_field(observe: str, message: str) -> None:
     with pytest.raises(LabError) as error:
         plan(observe)
     assert len(error.value.messages) == 1 and message in error.value.messages[0]
@@ -62,17 +62,17 @@ def test_what_is_wrong_is_said(observe: str, message: str) -> None:
 def test_quantiles_are_at_most_a_64th_too_long(waits: list[int], share: float) -> None:
     bins = np.searchsorted(EDGES, np.array(waits), "right") - 1
     counts = np.bincount(bins - bins.min()).astype(np.uint64)
-    told = Sojourn(0, 0, 0, len(waits), sum(waits), max(waits), int(bins.min()), counts)
+    observed = Sojourn(0, 0, 0, len(waits), sum(waits), max(waits), int(bins.min()), counts)
     exact = sorted(waits)[max(int(np.ceil(round(share * len(waits), 6))), 1) - 1]
-    found = told.quantile_ns(share)
+    found = observed.quantile_ns(share)
     assert found is not None and exact <= found <= exact + exact // 64
 
 
-def tables_of(tmp_path: Path, observe: str, told: bytes) -> Any:
+def tables_of(tmp_path: Path, observe: str, records: bytes) -> Any:
     lab = plan(observe)
     write_out(lab, tmp_path)
     with (tmp_path / "out" / "taps.bin").open("ab") as stream:
-        stream.write(told)
+        stream.write(records)
     into = tmp_path / "tables"
     into.mkdir()
     store_cell(tmp_path, lab, into)
@@ -85,11 +85,11 @@ def tables_of(tmp_path: Path, observe: str, told: bytes) -> Any:
     return table
 
 
-def test_tables_of_what_taps_told(tmp_path: Path) -> None:
+def test_tables_have_the_records_of_taps(tmp_path: Path) -> None:
     at = 10_000_000
-    told = sojourn(1, at, 46 << 2 | 1, {100: 3, 128: 1, 192: 6}, sum_ns=2_000, max_ns=257)
-    told += sojourn(0, at, 256, {0: 2}) + sojourn_sample(1, 1_000_000, 3, 4, sum_ns=10, max_ns=7, p50_ns=2, p99_ns=7)
-    table = tables_of(tmp_path, "{sojourn: true, queues: 1 ms}", told)
+    stream = sojourn(1, at, 46 << 2 | 1, {100: 3, 128: 1, 192: 6}, sum_ns=2_000, max_ns=257)
+    stream += sojourn(0, at, 256, {0: 2}) + sojourn_sample(1, 1_000_000, 3, 4, sum_ns=10, max_ns=7, p50_ns=2, p99_ns=7)
+    table = tables_of(tmp_path, "{sojourn: true, queues: 1 ms}", stream)
     others, voice = table("sojourns")
     assert (others["ecn"], others["dscp"], others["packets"], others["max_ns"]) == (None, None, 2, 0)
     assert (voice["ecn"], voice["dscp"], voice["packets"], voice["mean_ns"]) == ("ect1", 46, 10, 200.0)
@@ -101,16 +101,16 @@ def test_tables_of_what_taps_told(tmp_path: Path) -> None:
 
 
 def test_a_class_that_is_new_in_a_window(tmp_path: Path) -> None:
-    told = b""
+    stream = b""
     for at, most, bins in ((0, 0, {}), (3_000_000, 9, {9: 1}), (10_000_000, 5, {4: 2, 9: 1})):
         for queue in range(4):
-            told += bound(queue, at, duration_ns=at) + histogram(queue, at, 1514, [at], at_bound=True)
+            stream += bound(queue, at, duration_ns=at) + histogram(queue, at, 1514, [at], at_bound=True)
         if bins:
             total = sum(ns * packets for ns, packets in bins.items())
-            told += sojourn(0, at, 2, bins, at_bound=True, sum_ns=total, max_ns=most)
-    told += sojourn(0, 10_000_000, 0, {7: 1}, at_bound=True, sum_ns=7, max_ns=7)
+            stream += sojourn(0, at, 2, bins, at_bound=True, sum_ns=total, max_ns=most)
+    stream += sojourn(0, 10_000_000, 0, {7: 1}, at_bound=True, sum_ns=7, max_ns=7)
     observe = "{sojourn: true, windows: {a: {until: 3 ms}, b: {from: 3 ms}, all: {}}}"
-    rows = tables_of(tmp_path, observe, told)("sojourn_windows")
+    rows = tables_of(tmp_path, observe, stream)("sojourn_windows")
     found = {(row["span"], row["ecn"]): (row["packets"], row["mean_ns"], row["max_ns"]) for row in rows}
     assert found == {
         ("b", "not-ect"): (1, 7.0, 7),
@@ -122,7 +122,7 @@ def test_a_class_that_is_new_in_a_window(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
+    ("stream", "message"),
     [
         (sojourn(0, 5, 2, {1: 1}, at_bound=True), "has a record at 5 ns, where no window begins or ends"),
         (
@@ -135,6 +135,6 @@ def test_a_class_that_is_new_in_a_window(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_together_is_refused(tmp_path: Path, told: bytes, says: str) -> None:
-    with pytest.raises(RecordError, match=says):
-        tables_of(tmp_path, "{sojourn: true, windows: {b: {from: 3 ms}}}", told)
+def test_what_does_not_fit_together_is_refused(tmp_path: Path, stream: bytes, message: str) -> None:
+    with pytest.raises(RecordError, match=message):
+        tables_of(tmp_path, "{sojourn: true, windows: {b: {from: 3 ms}}}", stream)

@@ -73,7 +73,7 @@ def test_a_plan_without_windows_does_not_speak_of_them() -> None:
         ("{from: 1}", "lab.yml:6:17: observe.from: expected a duration such as `5 us`, got `1`"),
     ],
 )
-def test_what_is_wrong_is_said(observe: str, message: str) -> None:
+def test_errors_name_the_field(observe: str, message: str) -> None:
     with pytest.raises(LabError) as error:
         plan(observe)
     assert len(error.value.messages) == 1 and message in error.value.messages[0]
@@ -132,7 +132,7 @@ def test_parts_add_up_to_the_whole(tmp_path: Path) -> None:
     assert (sums["whole"]["dropped_packets"], sums["before"]["flows_started"]) == (7, 1)
 
 
-def test_a_bound_that_no_tap_told_of_is_missed(tmp_path: Path) -> None:
+def test_a_bound_without_a_record_is_an_error(tmp_path: Path) -> None:
     write_out(plan("{}"), tmp_path)
     with pytest.raises(RecordError, match="queue 0 lacks 1000000 ns"):
         cell(tmp_path, plan("{from: 1 ms}"))

@@ -63,7 +63,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         (
             {"probes": ([PROBE | {"rtt_ns": 100, "lost": False}], [PROBE | {"rtt_ns": 101, "lost": False}])},
@@ -86,10 +86,10 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     ],
     ids=["probe", "exchange-over-in-one", "exchange-of-one", "the-first-of-both"],
 )
-def test_the_first_probe_or_exchange_that_differs_is_said(
-    twins: tuple[Path, Path], rows: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]], said: str
+def test_the_first_different_probe_or_exchange_is_reported(
+    twins: tuple[Path, Path], rows: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]], message: str
 ) -> None:
-    assert first_difference(twins, {"probes": ([], []), "exchanges": ([], [])} | rows).startswith(said)
+    assert first_difference(twins, {"probes": ([], []), "exchanges": ([], [])} | rows).startswith(message)
 
 
 def first_difference(
@@ -122,7 +122,7 @@ FLOWS = ([FLOW | {"received_bytes": 5}], [FLOW | {"received_bytes": 6}])
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         (
             {"flows": FLOWS, "tcp_info": ([INFO | {"cwnd": 10}], [INFO | {"cwnd": 11}])},
@@ -181,11 +181,11 @@ FLOWS = ([FLOW | {"received_bytes": 5}], [FLOW | {"received_bytes": 6}])
     ],
 )
 def test_the_first_difference_is_that_of_lab_time(
-    pair: tuple[Path, Path], rows: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]], said: str
+    pair: tuple[Path, Path], rows: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]], message: str
 ) -> None:
     names = ("queue_series", "flows", "probes", "exchanges")
     none: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {name: ([], []) for name in names}
-    assert first_difference(pair, none | rows).startswith(said)
+    assert first_difference(pair, none | rows).startswith(message)
 
 
 def test_every_table_is_compared() -> None:
@@ -194,7 +194,7 @@ def test_every_table_is_compared() -> None:
         assert {*key} <= {*SCHEMAS[name].names}
 
 
-def test_settings_that_differ_are_said_first(tmp_path: Path) -> None:
+def test_different_settings_are_reported_first(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     assert bench.campaign("a", "--profile", "quick")[0] == 0
     assert bench.campaign("b", "--profile", "quick", "--set", "links.default.rate=2 Gbit/s")[0] == 0

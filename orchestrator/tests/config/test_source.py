@@ -42,7 +42,7 @@ def test_anchors_and_merges() -> None:
         ("a: \x07", "<text>:1:1: not valid YAML: character 7 at 3"),
     ],
 )
-def test_says_where_it_is_wrong(text: str, message: str) -> None:
+def test_a_message_names_the_position(text: str, message: str) -> None:
     with pytest.raises(LabError) as error:
         parse(text)
     assert error.value.messages == [message]

@@ -56,7 +56,7 @@ def test_reads(parse: Callable[[object], Any], text: object, value: object) -> N
         (units.parse_fraction, 1.5, "expected a fraction from 0 to 1 or a percentage such as `1 %`, got `1.5`"),
     ],
 )
-def test_says_what_was_expected(parse: Callable[[object], Any], text: object, message: str) -> None:
+def test_a_message_names_the_expected_value(parse: Callable[[object], Any], text: object, message: str) -> None:
     with pytest.raises(ValueError) as error:
         parse(text)
     assert str(error.value) == message

@@ -78,7 +78,7 @@ def test_a_plan_is_read_back_and_described() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "told"),
+    ("workload", "shown"),
     [
         (
             "onoff: {from: h1, to: h3, size: 1 MB, off: {exponential: 2 ms}}",
@@ -95,9 +95,9 @@ def test_a_plan_is_read_back_and_described() -> None:
         ("arrivals: {interval: 10 us, size: {published: web-search}}", "exponential every 10 us, cdf of 12 points"),
     ],
 )
-def test_what_is_drawn_is_described_with_its_unit(workload: str, told: str) -> None:
+def test_what_is_drawn_is_described_with_its_unit(workload: str, shown: str) -> None:
     (row,) = summary(compiled(workload))["workloads"]
-    assert row["flows"].removeprefix("1 at once, ") == told
+    assert row["flows"].removeprefix("1 at once, ") == shown
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def table(folder: Path, content: bytes) -> list[dict[str, Any]]:
     return [row for found in exchanges(PLAN, path) for row in found.to_pylist()]
 
 
-def test_the_table_says_what_became_of_each(tmp_path: Path) -> None:
+def test_the_table_has_the_result_of_each(tmp_path: Path) -> None:
     done = {"server": 1, "start_ns": 100, "first_byte_ns": 250, "end_ns": 300}
     rows = table(tmp_path, records(done, done | {"last": 1}, {"server": 2}, {"server": 3, "error": 104}))
     assert [row["status"] for row in rows] == ["complete", "complete", "running", "failed"]

@@ -88,8 +88,8 @@ def test_the_fastest_and_nearest_path_is_what_flows_are_compared_with(tmp_path: 
 
 def test_a_plan_without_changes_does_not_speak_of_them(tmp_path: Path) -> None:
     found = plan(tmp_path, "{at: 2 ms, link: s1-s2, state: down}")
-    said = json.loads(found.dumps())
-    assert len(said["events"]) == 1 and "changes" not in said and "jitter_ns" not in said["links"][0]["a"]
+    dumped = json.loads(found.dumps())
+    assert len(dumped["events"]) == 1 and "changes" not in dumped and "jitter_ns" not in dumped["links"][0]["a"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_plan_without_changes_does_not_speak_of_them(tmp_path: Path) -> None:
         ("{at: 1 ms, host: h1, tcp: bbrr}", "events[0].tcp"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, event: str, message: str) -> None:
+def test_errors_name_the_field(tmp_path: Path, event: str, message: str) -> None:
     with pytest.raises(LabError) as error:
         plan(tmp_path, event)
     assert len(error.value.messages) == 1 and message in error.value.messages[0], error.value.messages

@@ -446,7 +446,7 @@ def test_an_override_that_nothing_reads_is_refused() -> None:
     assert "switches.default.target: the scheme `ecn` has no parameter `target`: not used" in message
 
 
-def test_a_mistake_of_the_files_own_is_not_hidden_by_an_override(tmp_path: Path) -> None:
+def test_an_override_does_not_hide_an_error_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "lab.yml").write_text(GOOD.replace("scheme: ecn", "scheme: ecm"))
     with pytest.raises(LabError) as error:
         load_lab(tmp_path, {"switches.default.scheme": "ecn"})

@@ -40,8 +40,10 @@ def test_a_new_lab_is_like_its_model(tmp_path: Path, like: str) -> None:
     model = labs_folder() / like
     assert load_lab(place).lab.name == "my-lab"
     assert load_campaign(place / CAMPAIGN)[0].question == load_campaign(model / CAMPAIGN)[0].question
-    own, theirs = ((folder / LAB).read_text().splitlines() for folder in (place, model))
-    assert [line for line in own if line != "name: my-lab"] == [line for line in theirs if not line.startswith("name:")]
+    created, original = ((folder / LAB).read_text().splitlines() for folder in (place, model))
+    assert [line for line in created if line != "name: my-lab"] == [
+        line for line in original if not line.startswith("name:")
+    ]
     assert "--profile" in (place / "README.md").read_text() and "Nothing yet." in (place / "README.md").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my-lab"]
 

@@ -80,7 +80,7 @@ def same(one: dict[tuple[int, int], list[float]], other: dict[tuple[int, int], l
 
 @given(streams(), st.integers(1, 700))
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
-def test_columns_are_what_each_sample_says(records: Any, piece: int) -> None:
+def test_columns_equal_the_samples(records: Any, piece: int) -> None:
     data, tail, pieces = records.tobytes(), TapTail(QUEUES, as_written=True), []
     for at in range(0, len(data), piece):
         for run in tail.feed(data[at : at + piece]):

@@ -24,7 +24,7 @@ from synthetic import flow_sample, sample, write_out
 from qbed.cells.arrow import read_cell
 from qbed.cells.store_cell import store_cell
 from qbed.live.exporter import Address, Delivery, Exporter, deliver, deliver_lab
-from qbed.live.points import EPOCH_NS, MOST_FLOWS, MOST_SERIES, STRETCH, TAGS
+from qbed.live.points import EPOCH_NS, MAX_FLOWS, MAX_SERIES, STRETCH, TAGS
 from qbed.live.samples import Running
 from qbed.live.sinks import NotTakenError, SinkError
 from qbed.live.sinks.influx import Influx
@@ -106,8 +106,8 @@ def test_a_campaigns_samples_are_those_of_parquet(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.sink("live")
-    said = campaign(tmp_path, monkeypatch, [Address("influx", f"{server.root}/live")])
-    assert isinstance(said, Delivery) and said.left == 0 and said.why is None, said
+    delivery = campaign(tmp_path, monkeypatch, [Address("influx", f"{server.root}/live")])
+    assert isinstance(delivery, Delivery) and delivery.left == 0 and delivery.why is None, delivery
     assert in_influx(server, "live") == in_parquet(tmp_path / "run") != []
     results = server.ask("SELECT * FROM \"result\" WHERE axis = 'tcp'", "live")
     ask = duckdb.sql(f"SELECT cell::VARCHAR, tcp, goodput_bps FROM '{tmp_path}/run/cells.parquet'").fetchall()
@@ -125,8 +125,8 @@ def test_a_campaigns_samples_are_those_of_parquet(
 
 @pytest.mark.parametrize("api", ["v1", "v2"])
 def test_a_later_server_has_the_same_by_both_interfaces(second: Server, run: Path, api: str) -> None:
-    said = deliver(run, second.sink(f"by_{api}", api), 10)
-    assert (said.left, said.why) == (0, None)
+    delivery = deliver(run, second.sink(f"by_{api}", api), 10)
+    assert (delivery.left, delivery.why) == (0, None)
     assert in_influx(second, f"by_{api}") == in_parquet(run)
 
 
@@ -163,28 +163,28 @@ def test_what_is_sent_again_changes_nothing(server: Server, run: Path, tmp_path:
     ],
     ids=str,
 )
-def test_trouble_that_passes_loses_nothing_and_is_said_if_it_does_not(
+def test_temporary_errors_lose_nothing_and_permanent_ones_are_reported(
     server: Server, run: Path, trouble: bytes | int
 ) -> None:
     database = f"trouble_{trouble!r:.12}".translate({ord(c): "_" for c in "\\' /."})
     server.sink(database)
     with between(server.root, lambda number: trouble if number in (1, 2, 4) else None) as proxy:
-        said = deliver(run, Influx(f"{proxy}/{database}"), 20)
-        assert said.left == 0 and in_influx(server, database) == in_parquet(run)
+        delivery = deliver(run, Influx(f"{proxy}/{database}"), 20)
+        assert delivery.left == 0 and in_influx(server, database) == in_parquet(run)
     with between(server.root, lambda number: trouble if number > 1 else None) as proxy:
-        said = deliver(run, Influx(f"{proxy}/{database}"), 0.1)
-        assert said.left == 2 and said.why and "NOT DELIVERED: those of 2 cells" in said.describe()
+        delivery = deliver(run, Influx(f"{proxy}/{database}"), 0.1)
+        assert delivery.left == 2 and delivery.why and "NOT DELIVERED: those of 2 cells" in delivery.describe()
         if isinstance(trouble, int):
-            assert f"answers {trouble}" in said.why
+            assert f"answers {trouble}" in delivery.why
 
 
-def test_a_server_that_accepts_and_hangs_is_said(run: Path) -> None:
+def test_a_server_that_accepts_and_hangs_is_reported(run: Path) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         url = f"http://127.0.0.1:{hanging.getsockname()[1]}/x"
-        said = deliver(run, Influx(url, timeout_s=0.3), 0.5)
-    assert said.left == 2 and said.why and said.why.endswith("no answer")
+        delivery = deliver(run, Influx(url, timeout_s=0.3), 0.5)
+    assert delivery.left == 2 and delivery.why and delivery.why.endswith("no answer")
 
 
 def test_a_server_killed_and_started_again_in_the_middle_has_all(run: Path, tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_a_server_killed_and_started_again_in_the_middle_has_all(run: Path, tmp_
                 return super().give(body)
 
         mortal.sink("x")
-        said = deliver(run, Killing(f"{mortal.root}/x"), 30)
-        assert said.left == 0 and said.why and "Connection refused" in said.why
+        delivery = deliver(run, Killing(f"{mortal.root}/x"), 30)
+        assert delivery.left == 0 and delivery.why and "Connection refused" in delivery.why
         assert in_influx(mortal, "x") == in_parquet(run)
 
 
@@ -303,7 +303,7 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
     for path in (flows, taps):
         shutil.move(tmp_path / "apart" / path.name, tmp_path / path.name)
     whole = {tmp_path / path.name: content for path, content in whole.items()}
-    said = deliver_lab(running, sink, follow=True, patience_s=10)
+    delivery = deliver_lab(running, sink, follow=True, patience_s=10)
     series, sampled = (read_cell(tmp_path / f"tables/{name}.arrow", 0) for name in ("queue_series", "tcp_info"))
     ports = port_names(plan)
     wanted = sorted(
@@ -319,7 +319,7 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
     ) == (sorted((row["time_ns"], row["flow"], *(row[n] for n in names)) for row in rows))
     assert all(row["t_us"] * 1000 * STRETCH + EPOCH_NS == row["time"] and row["state"] == "open" for row in found)
     assert 0 < looks[2] < looks[-1] == len(wanted), "they were sent as they came"
-    assert (said.points, said.left, said.why) == (len(wanted) + len(rows), 0, None)
+    assert (delivery.points, delivery.left, delivery.why) == (len(wanted) + len(rows), 0, None)
     assert {row["run"].startswith("tiny-") for row in found} == {True}
 
 
@@ -328,7 +328,7 @@ def test_series_are_bounded(run: Path) -> None:
     from qbed.live.delivery_log import origin_of
 
     cells = Cells(run, origin_of(run))
-    assert cells.fits(0, MOST_SERIES - MOST_FLOWS) and not cells.fits(0, MOST_SERIES - MOST_FLOWS + 1)
+    assert cells.fits(0, MAX_SERIES - MAX_FLOWS) and not cells.fits(0, MAX_SERIES - MAX_FLOWS + 1)
     assert cells.fits(999, 100) and not cells.fits(1000, 100) and cells.crowded == {0, 1000}
 
 
@@ -394,12 +394,12 @@ def test_a_run_that_is_stopped_does_not_wait_for_its_sink(run: Path, tmp_path: P
     from qbed.live.exporter import exporting
 
     shutil.copytree(run, tmp_path / "run")
-    told: list[Delivery | str] = []
-    nobody = Address("influx", f"http://127.0.0.1:{free_port()}/x")
-    with pytest.raises(KeyboardInterrupt), exporting(tmp_path / "run", [nobody], told.append):
+    deliveries: list[Delivery | str] = []
+    unreachable = Address("influx", f"http://127.0.0.1:{free_port()}/x")
+    with pytest.raises(KeyboardInterrupt), exporting(tmp_path / "run", [unreachable], deliveries.append):
         time.sleep(2)
         raise KeyboardInterrupt
-    assert len(told) == 1 and (isinstance(told[0], str) or told[0].left == 2)
+    assert len(deliveries) == 1 and (isinstance(deliveries[0], str) or deliveries[0].left == 2)
 
 
 def test_a_courier_leaves_the_cells_their_cores(run: Path, tmp_path: Path) -> None:
@@ -417,15 +417,15 @@ def test_a_courier_leaves_the_cells_their_cores(run: Path, tmp_path: Path) -> No
             wait_until(lambda pid=process.pid, cores=expected: os.sched_getaffinity(pid) == cores)
 
 
-@pytest.mark.parametrize("said", ["soon", "", "-1", "nan", "inf", "1" * 500])
-def test_patience_that_is_no_number_is_refused_before_the_run(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QBED_INFLUX_PATIENCE", said)
+@pytest.mark.parametrize("patience", ["soon", "", "-1", "nan", "inf", "1" * 500])
+def test_patience_that_is_no_number_is_refused_before_the_run(patience: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QBED_INFLUX_PATIENCE", patience)
     with pytest.raises(SinkError, match="QBED_INFLUX_PATIENCE: expected seconds, such as 30, got") as refused:
         Address("influx", "http://127.0.0.1/x")
     assert len(str(refused.value)) < 400
 
 
-def test_the_command_line_says_what_was_not_delivered(run: Path, tmp_path: Path) -> None:
+def test_the_command_line_reports_what_was_not_delivered(run: Path, tmp_path: Path) -> None:
     tools = str(fake_toolchain(tmp_path / "toolchain"))
 
     def qbed(*arguments: str) -> tuple[int, str]:
@@ -434,9 +434,9 @@ def test_the_command_line_says_what_was_not_delivered(run: Path, tmp_path: Path)
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         return done.returncode, done.stdout + done.stderr
 
-    status, said = qbed("samples", str(run), "--influx", f"http://127.0.0.1:{free_port()}/x")
-    assert status == 1 and "NOT DELIVERED: those of 2 cells" in said and "Connection refused" in said
-    status, said = qbed("samples", str(run), "--ndjson", str(tmp_path / "file"))
-    assert status == 0 and "points to" in said and (tmp_path / "file").read_text().count('"queue"') > 0
-    status, said = qbed("run", str(write_lab(tmp_path / "lab")), "--influx", "localhost:8086/x")
-    assert status == 2 and "expected a URL such as" in said and "Traceback" not in said
+    status, output = qbed("samples", str(run), "--influx", f"http://127.0.0.1:{free_port()}/x")
+    assert status == 1 and "NOT DELIVERED: those of 2 cells" in output and "Connection refused" in output
+    status, output = qbed("samples", str(run), "--ndjson", str(tmp_path / "file"))
+    assert status == 0 and "points to" in output and (tmp_path / "file").read_text().count('"queue"') > 0
+    status, output = qbed("run", str(write_lab(tmp_path / "lab")), "--influx", "localhost:8086/x")
+    assert status == 2 and "expected a URL such as" in output and "Traceback" not in output

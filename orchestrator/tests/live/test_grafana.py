@@ -22,7 +22,7 @@ from qbed.live.grafana import texts
 from qbed.live.grafana_panels import SOURCE
 from qbed.live.points import (
     EPOCH_NS,
-    MOST_FLOWS,
+    MAX_FLOWS,
     STRETCH,
     TAGS,
     Origin,
@@ -70,7 +70,7 @@ def all_points() -> Iterator[Points]:
     }
     for index, (name, values) in enumerate(kinds.items()):
         flows = [{"flow": index, "time_ns": at, "acked_bytes": at // 8, **values} for at in times]
-        yield flow_points(table(name, [*flows, {"flow": MOST_FLOWS, "time_ns": 1}]), ORIGIN)
+        yield flow_points(table(name, [*flows, {"flow": MAX_FLOWS, "time_ns": 1}]), ORIGIN)
     queues = [
         {
             "queue": index, "node": queue.node, "port": queue.port, "discipline": queue.scheme,
@@ -113,7 +113,7 @@ def dashboards() -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 
 
-def test_the_dashboards_are_as_their_code_says() -> None:
+def test_the_dashboards_are_up_to_date() -> None:
     assert {path.name: path.read_text() for path in FOLDER.glob("*.json")} == texts(), "make generate"
 
 
@@ -212,8 +212,8 @@ def test_every_object_has_what_grafanas_schema_requires_and_nothing_else(name: s
 
 def filled(query: str, chosen: Mapping[str, str], span: str, interval: str = "10ms") -> str:
     def value(match: re.Match[str]) -> str:
-        said = chosen[match[1]]
-        return ".*" if said == "$__all" else re.sub(r"([.*+?^${}()|[\]\\/])", r"\\\1", said)
+        selected = chosen[match[1]]
+        return ".*" if selected == "$__all" else re.sub(r"([.*+?^${}()|[\]\\/])", r"\\\1", selected)
 
     query = re.sub(r"\$\{(\w+):regex\}", value, query)
     query = query.replace("$timeFilter", span).replace("$__interval", interval)

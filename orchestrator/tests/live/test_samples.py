@@ -109,7 +109,7 @@ def test_a_long_stream_is_read_in_bounded_memory(tmp_path: Path) -> None:
     assert peak < 40 << 20
 
 
-def test_what_has_no_samples_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_samples_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with pytest.raises(SessionError, match="nowhere has no samples: `qbed ps` lists"):
         find("nowhere")

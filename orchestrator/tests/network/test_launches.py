@@ -58,7 +58,7 @@ def test_a_program_is_started_on_each_of_its_nodes_with_its_arguments(tmp_path: 
     assert plan.nodes[0].files == {} and Plan.loads(plan.dumps()) == plan
 
 
-def test_a_plan_without_programs_says_nothing_of_them(tmp_path: Path) -> None:
+def test_a_plan_without_programs_leaves_them_out(tmp_path: Path) -> None:
     assert "launches" not in plan_of(tmp_path, "  []\n").dumps()
 
 
@@ -82,7 +82,7 @@ def test_a_plan_without_programs_says_nothing_of_them(tmp_path: Path) -> None:
         ("{on: h1, run: a, argument: {}}", "unknown field; did you mean `arguments`"),
     ],
 )
-def test_what_is_wrong_is_said_where_it_stands(tmp_path: Path, program: str, says: str) -> None:
+def test_errors_name_the_position(tmp_path: Path, program: str, says: str) -> None:
     (tmp_path / "plain.txt").write_text("hello\n")
     (tmp_path / "binary").write_bytes(b"\x7fELF\xff\xfe")
     (tmp_path / "link").symlink_to("/etc/hostname")
@@ -167,7 +167,7 @@ def test_json_becomes_rows_by_the_way_to_its_objects() -> None:
         ('{"a":' * 60 + "1" + "}" * 60, "more than 50 deep"),
     ],
 )
-def test_output_that_is_no_json_is_said(text: str, says: str) -> None:
+def test_output_that_is_no_json_is_reported(text: str, says: str) -> None:
     with pytest.raises(OutputError) as caught:
         rows_of_json(text)
     assert says in str(caught.value)
@@ -215,8 +215,8 @@ def test_one_programs_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytes
         for row in whole:
             file.write(json.dumps(row | {"start_ns": 0, "end_ns": 1, "status": 0, "stopped": False}) + "\n")
     for number, content in enumerate(['{"a": 1}\n{"a": 2}', "no json", '{"a": 3}']):
-        for stream, said in (("stdout", content), ("stderr", "")):
-            (tmp_path / f"program-{number}-h{number + 1}.{stream}").write_text(said)
+        for stream, text in (("stdout", content), ("stderr", "")):
+            (tmp_path / f"program-{number}-h{number + 1}.{stream}").write_text(text)
     asked: list[Path] = []
 
     def watched(file: Path, form: str) -> list[dict[str, Any]]:

@@ -65,7 +65,7 @@ def remove(name: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (append("schemes/ecn/p4/ecn.p4"), "ecn: its sources changed after it was compiled"),
         (append("p4/step_marking.p4"), "ecn: its sources changed after it was compiled"),
@@ -81,9 +81,9 @@ def remove(name: str) -> Callable[[Path], None]:
         (write("labs/mine/mine.json"), "labs/mine/mine.json: it has no source"),
     ],
 )
-def test_what_does_not_belong_together_is_named(copy: Path, change: Callable[[Path], None], said: str) -> None:
+def test_what_does_not_belong_together_is_named(copy: Path, change: Callable[[Path], None], message: str) -> None:
     change(copy)
-    assert said in check(copy).splitlines()
+    assert message in check(copy).splitlines()
 
 
 def test_a_change_touches_the_programs_that_include_it(copy: Path) -> None:
@@ -103,13 +103,13 @@ def test_a_compiled_program_has_no_places_of_the_machine_that_compiled_it(path: 
 
 def test_packets_for_the_programs_are_as_they_were_written() -> None:
     assert ROOT is not None
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, ROOT / "tests" / "p4" / "stf.py", "--check"], stdout=subprocess.PIPE, text=True, check=False
     )
-    assert (said.returncode, said.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_without_a_compiler_nothing_is_compiled_and_it_says_so(copy: Path) -> None:
+def test_without_a_compiler_nothing_is_compiled_with_a_message(copy: Path) -> None:
     done = subprocess.run(
         [copy / "tools" / "p4"], env={"PATH": "/usr/bin:/bin", "P4C": "/none"}, stdout=subprocess.PIPE, text=True
     )

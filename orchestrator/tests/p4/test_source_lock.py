@@ -103,8 +103,8 @@ def test_without_a_lock_a_newer_source_is_refused(lab: Path, name: str) -> None:
     os.utime(lab / name, (1_000_000_001,) * 2)  # as a copy of the folder may leave them
     load_lab(lab)
     os.utime(lab / name, (1_000_000_003,) * 2)
-    said = refusal(lab)
-    assert f"{lab / name} is newer than mine.json, which was compiled of it; `qbed p4 compile" in said
+    refused = refusal(lab)
+    assert f"{lab / name} is newer than mine.json, which was compiled of it; `qbed p4 compile" in refused
     (lab / "mine.p4").unlink()
     load_lab(lab)  # nothing to compare
 
@@ -124,7 +124,7 @@ def test_with_a_compiler_a_newer_source_is_compiled_once(
     load_lab(lab)
     assert calls() == 2
     append(lab / "mine.p4", "wrong\n")
-    assert "mine.p4 does not compile: " in (said := refusal(lab)) and "error: wrong is not P4" in said
+    assert "mine.p4 does not compile: " in (refused := refusal(lab)) and "error: wrong is not P4" in refused
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_compiler_that_does_not_work_is_named(
 ) -> None:
     for text, message in (("#!/bin/sh\n", "p4c wrote no JSON: "), ("no program", "p4c does not run: ")):
         (tmp_path / "p4c").write_text(text)
-        assert "mine.p4 does not compile: " in (said := refusal(lab)) and message in said
+        assert "mine.p4 does not compile: " in (refused := refusal(lab)) and message in refused
 
 
 def test_a_program_that_comes_with_qbed_is_compared_with_its_lock(
@@ -201,7 +201,7 @@ def test_a_program_that_a_user_adds_to_the_tree_is_compared_too(
     assert "mine.p4 is newer than mine.json, which was compiled of it; `qbed p4 compile" in refusal(lab)
 
 
-def test_a_scheme_of_a_folder_of_ones_own(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheme_in_a_user_supplied_folder(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBED_SCHEMES", str(tmp_path / "schemes"))
     folder = tmp_path / "schemes" / "ecn" / "p4"
     shutil.copytree(ECN, folder)
@@ -221,7 +221,7 @@ def test_a_program_that_was_compiled_again_is_read_again(lab: Path) -> None:
         load(lab / "mine.p4")
 
 
-def test_the_command_compiles_and_says_what_it_wrote(
+def test_the_command_compiles_and_lists_the_written_files(
     lab: Path, calls: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def qbed(*arguments: str) -> tuple[int, str]:

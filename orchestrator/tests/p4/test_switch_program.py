@@ -93,11 +93,11 @@ def test_linux_and_p4_stand_side_by_side() -> None:
     assert {q.scheme for q in plan.queues if q.name.startswith("s2:")} == {"codel"}
 
 
-def test_ports_have_their_own_parameters() -> None:
+def test_each_port_has_its_parameters() -> None:
     plan = compiled({"switches.default.kind": "bmv2", "switches.s1>h2.threshold": "7 packets"})
-    told = [entry for entry in pipeline(plan, "s1").entries if entry.table == "marking"]
+    entries = [entry for entry in pipeline(plan, "s1").entries if entry.table == "marking"]
     assert pipeline(plan, "s1").ports == ["eth0", "eth1", "eth2"]
-    assert [(entry.key, entry.arguments["packets"]) for entry in told] == [
+    assert [(entry.key, entry.arguments["packets"]) for entry in entries] == [
         ({"port": 0}, 20),
         ({"port": 1}, 7),
         ({"port": 2}, 20),
@@ -117,8 +117,8 @@ def test_qcn_and_abq_have_a_port_without_a_link() -> None:
     assert [(s.session, s.ports) for s in pipeline(plan, "s1").sessions] == [(1, [510])]
     assert Plan.loads(plan.dumps()) == plan
 
-    own = {"switches.s2.recirculation": {"port": 7, "rate": "40 Gbit/s", "buffer": "100 packets"}}
-    plan = compiled({"switches.default.kind": "bmv2", "switches.default.scheme": "abq"} | own)
+    overrides = {"switches.s2.recirculation": {"port": 7, "rate": "40 Gbit/s", "buffer": "100 packets"}}
+    plan = compiled({"switches.default.kind": "bmv2", "switches.default.scheme": "abq"} | overrides)
     assert [pipeline(plan, name).recirculation[0].rate_bps for name in ("s1", "s2")] == [10 * 10**9, 40 * 10**9]
     assert [pipeline(plan, name).recirculation[0].port for name in ("s1", "s2")] == [510, 7]
     assert pipeline(plan, "s1").sessions == []
@@ -131,8 +131,8 @@ def test_qcn_and_abq_have_a_port_without_a_link() -> None:
     }
     shaper = pipeline(plan, "s2").recirculation[0].qdisc
     assert isinstance(shaper, KernelQdisc) and "0400" in shaper.options  # 5 GB/s is beyond 32 bits: TCA_TBF_RATE64
-    told = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_recirculation"]
-    assert [(entry.key, entry.arguments) for entry in told] == [(None, {"port": 7, "limit": 1000})]
+    entries = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_recirculation"]
+    assert [(entry.key, entry.arguments) for entry in entries] == [(None, {"port": 7, "limit": 1000})]
     shown = next(row for row in summary(plan)["programs"] if row["switches"] == "s2")
     assert shown["entries"].endswith("port 7 without a link, at 40 Gbit/s")
 
@@ -335,7 +335,7 @@ def test_a_program_that_only_half_has_the_forwarding_is_refused(folder: Path) ->
         load_lab(folder)
 
 
-# --- what the tables are told ---------------------------------------------------------------------------------------
+# --- table entries ---------------------------------------------------------------------------------------------------
 
 TOPOLOGIES = [
     "{star: {hosts: 5}}",
@@ -352,10 +352,10 @@ class Walk:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.far: dict[tuple[int, str], tuple[int, str, str, str]] = {}
+        self.peers: dict[tuple[int, str], tuple[int, str, str, str]] = {}
         for link in plan.links:
-            for near, far in ((link.a, link.b), (link.b, link.a)):
-                self.far[near.node, near.interface] = (far.node, link.name, near.mac, far.mac)
+            for near, peer in ((link.a, link.b), (link.b, link.a)):
+                self.peers[near.node, near.interface] = (peer.node, link.name, near.mac, peer.mac)
 
     def way(self, node: int, address: Any, share: float) -> str:
         """The interface by which a switch sends; `share` is the hash, from 0 to 1."""
@@ -374,7 +374,7 @@ class Walk:
         (hop,) = [e for e in found.entries if e.table == "next_hops" and e.key == {"hop": number}]
         interface = found.ports[hop.arguments["port"]]
         macs = [hop.arguments[name].to_bytes(6, "big").hex(":") for name in ("source", "destination")]
-        assert tuple(macs) == self.far[node, interface][2:]
+        assert tuple(macs) == self.peers[node, interface][2:]
         return interface
 
     def path(self, source: int, target: int, family: int, shares: tuple[float, float]) -> list[str]:
@@ -385,7 +385,7 @@ class Walk:
             interface = (
                 "eth0" if node == source else self.way(node, address, shares[self.plan.routing.levels[node] % 2])
             )
-            node, name = self.far[node, interface][:2]
+            node, name = self.peers[node, interface][:2]
             names.append(name)
         return names
 
@@ -415,17 +415,22 @@ def test_every_pair_is_reached_by_the_same_links_both_ways(topology: str) -> Non
 
 
 @pytest.mark.parametrize("name", with_programs())
-def test_what_a_scheme_says_is_what_its_program_takes(name: str) -> None:
+def test_entries_of_a_scheme_match_its_program(name: str) -> None:
     program, form = scheme_program(name), json.loads(scheme_program(name).text)
     widths = {
         (action["name"], one["name"]): one["bitwidth"] for action in form["actions"] for one in action["runtime_data"]
     }
     defaults = registry()[name].defaults()
     recirculation = recirculation_port(name, [defaults], 10**12)
-    told = [*switch_entries(name, [defaults], recirculation), *port_entries(name, Port(510, 10**12, 9014), defaults)]
-    own = {t for t in program.tables if not t.startswith("tbl_")} - {"ipv4_routes", "ipv6_routes", "next_hops", "bins"}
-    assert {entry.table for entry in told} == own
-    for entry in told:
+    entries = [*switch_entries(name, [defaults], recirculation), *port_entries(name, Port(510, 10**12, 9014), defaults)]
+    tables = {t for t in program.tables if not t.startswith("tbl_")} - {
+        "ipv4_routes",
+        "ipv6_routes",
+        "next_hops",
+        "bins",
+    }
+    assert {entry.table for entry in entries} == tables
+    for entry in entries:
         table = program.tables[entry.table]
         assert tuple(entry.arguments) == table.actions[entry.action]
         assert tuple(entry.key or ()) == table.keys
@@ -444,15 +449,15 @@ def test_stamps_full_buffer_is_the_kernels(buffer: tuple[int, Any], rate: int, f
     amount, known = Amount(*buffer), rate // 1_000_000 * 1_000_000
     values = registry()["stamp"].defaults() | {"buffer": amount}
     (entry,) = port_entries("stamp", Port(0, rate, frame), values)
-    told = {name: int(value) for name, value in entry.arguments.items()}
+    numbers = {name: int(value) for name, value in entry.arguments.items()}
     most = 2**32 - 1
     packets = amount.value if amount.unit == "packets" else max(1, amount.value // frame)
     size = amount.value if amount.unit == "bytes" else amount.value * frame
     time = min(size, 2**31) * 8 * 10**9 // known if known else 0
-    assert told["full_packets"] == packets and told["full_bytes"] == min(size, most)
-    assert told["full_ns"] == (time if time <= most else 0)
+    assert numbers["full_packets"] == packets and numbers["full_bytes"] == min(size, most)
+    assert numbers["full_ns"] == (time if time <= most else 0)
     for unit in ("packets", "bytes", "ns"):
-        full, inverse = told[f"full_{unit}"], told[f"inverse_{unit}"]
+        full, inverse = numbers[f"full_{unit}"], numbers[f"inverse_{unit}"]
         assert (full == 0) == (inverse == 0)
         for length, bits in ((full // 3, 4), (max(full - 1, 0), 12)):
             if full >> bits:
@@ -485,9 +490,9 @@ def stands_for(values: dict[str, Any], full: int, bits: int, length: int) -> int
 def test_unequal_bins_are_the_kernels(full: int, bits: int, fine: bool, middle: bool) -> None:
     values = registry()["stamp"].defaults()
     values |= {"buffer": Amount(full, "packets"), "exponent": 2, "fine_at_full": fine, "middle": middle}
-    told = [e for e in port_entries("stamp", Port(3, 10**9, 1514), values, {("packets", bits)}) if e.table == "bins"]
+    entries = [e for e in port_entries("stamp", Port(3, 10**9, 1514), values, {("packets", bits)}) if e.table == "bins"]
     seen = []
-    for entry in told:
+    for entry in entries:
         assert entry.key is not None and entry.priority == 1
         lengths = entry.key["length"]
         assert isinstance(lengths, Range)
@@ -498,7 +503,7 @@ def test_unequal_bins_are_the_kernels(full: int, bits: int, fine: bool, middle: 
     assert seen == list(range(full + 4))
 
 
-def test_bins_are_told_for_what_hosts_ask() -> None:
+def test_bins_have_entries_for_the_units_that_hosts_ask_for() -> None:
     text = ASKING.replace("SIGNAL", "max").replace("UNIT", "packets").replace("BITS", "4")
     stamp = {"switches.default.kind": "bmv2", "switches.default.scheme": "stamp", "switches.default.exponent": 2}
     plan = compiled(stamp, text)
@@ -520,20 +525,20 @@ EVERYTHING = schemes_folder().parent / "crates" / "p4runtime" / "tests" / "progr
 
 @pytest.fixture
 def everything(tmp_path: Path) -> Any:
-    """A lab of a program that has one of everything; told(text): what its switches are told."""
+    """A lab of a program that has one of everything; make(text): the settings of its switches."""
     for suffix in ("json", "p4info.txtpb"):
         shutil.copy(EVERYTHING / f"everything.{suffix}", tmp_path / f"mine.{suffix}")
 
-    def told(text: str) -> ResolvedLab:
+    def make(text: str) -> ResolvedLab:
         lines = "".join(f"    {line}\n" for line in text.splitlines())
         lab = LAB.replace(SWITCHES, f"  default: {{buffer: 50 packets}}\n  s1:\n    program: ./mine.p4\n{lines}")
         (tmp_path / "lab.yml").write_text(lab)
         return load_lab(tmp_path)
 
-    return told
+    return make
 
 
-def test_a_program_of_ones_own_is_told_what_the_lab_says(everything: Any) -> None:
+def test_a_user_supplied_program_gets_the_entries_of_the_lab(everything: Any) -> None:
     plan = compile_lab(
         everything("""\
 recirculation: {port: 300}
@@ -551,21 +556,21 @@ clones: {7: {ports: [300, ">s2"], truncate: 64 B}}
 groups: {9: [0, 1]}
 """)
     )
-    told = pipeline(plan, "s1")
-    assert [(e.table, e.key, e.arguments, e.priority) for e in told.entries] == [
+    found = pipeline(plan, "s1")
+    assert [(e.table, e.key, e.arguments, e.priority) for e in found.entries] == [
         ("ProbeIngress.hosts", {"hdr.probe.address": 0x0A000001}, {"port": 1}, 0),
         ("ProbeIngress.hosts", {"hdr.probe.address": 0x0A000002}, {"port": 2}, 0),
         ("ProbeIngress.routes", {"hdr.probe.address": Prefix(0x0A000100, 24)}, {"port": 1}, 0),
         ("ProbeIngress.rules", {"hdr.probe.flags": Masked(1, 3), "hdr.probe.low": Range(5, 9)}, {"port": 1}, 2),
         ("ProbeIngress.rules", {"hdr.probe.flow": 7}, {"port": 0}, 1),
     ]
-    assert [(r.name, r.index, r.value) for r in told.registers] == [
+    assert [(r.name, r.index, r.value) for r in found.registers] == [
         ("ProbeIngress.last_seen", 0, 5),
         ("ProbeIngress.last_seen", 2, 31),
         ("ProbeIngress.last_seen", 3, 31),
     ]
-    assert [(s.session, s.ports, s.truncate_bytes) for s in told.sessions] == [(7, [300, 2], 64)]
-    assert [(g.group, g.ports) for g in told.groups] == [(9, [0, 1])]
+    assert [(s.session, s.ports, s.truncate_bytes) for s in found.sessions] == [(7, [300, 2], 64)]
+    assert [(g.group, g.ports) for g in found.groups] == [(9, [0, 1])]
     assert Plan.loads(plan.dumps()) == plan
 
 
@@ -585,7 +590,7 @@ def test_values_of_translated_types_have_the_programs_widths(everything: Any, tm
     seen = "bitstring {\n      bit {\n        bitwidth: 48\n      }\n    }"
     change(tmp_path / "mine.p4info.txtpb", port, flow, (seen, 'new_type { name: "time_t" }'))
     rule = "tables: {rules: [{match: {hdr.probe.flow: FLOW}, action: forward, params: {port: PORT}}]}"
-    told = pipeline(
+    found = pipeline(
         compile_lab(
             everything(
                 rule.replace("FLOW", "65535").replace("PORT", "511") + "\ninitial: {last_seen: {0: 0xffffffffffff}}"
@@ -593,8 +598,8 @@ def test_values_of_translated_types_have_the_programs_widths(everything: Any, tm
         ),
         "s1",
     )
-    assert [(e.key, e.arguments) for e in told.entries] == [({"hdr.probe.flow": 65535}, {"port": 511})]
-    assert [r.value for r in told.registers] == [0xFFFFFFFFFFFF]
+    assert [(e.key, e.arguments) for e in found.entries] == [({"hdr.probe.flow": 65535}, {"port": 511})]
+    assert [r.value for r in found.registers] == [0xFFFFFFFFFFFF]
     for text, message in [
         (rule.replace("FLOW", "65536").replace("PORT", "1"), "`65536` does not fit into 16 bits"),
         (rule.replace("FLOW", "1").replace("PORT", "512"), "params.port: `512` does not fit into 9 bits"),
@@ -659,7 +664,7 @@ def test_what_does_not_fit_the_program_is_refused(everything: Any, given: str, m
     assert any("lab.yml:" in one and message in one for one in error.value.messages), error.value.messages
 
 
-def test_tables_that_the_plan_fills_and_programs_of_schemes_are_not_told(folder: Path) -> None:
+def test_tables_of_the_plan_and_of_schemes_take_no_entries(folder: Path) -> None:
     text = (folder / "lab.yml").read_text()
     entry = "tables: {next_hops: [{match: {hop: 1}, action: no_next_hop}]}"
     (folder / "lab.yml").write_text(text.replace("./mine.p4,", f"./mine.p4, {entry},"))
@@ -728,7 +733,9 @@ def test_a_switch_without_a_program_has_no_controller(controlled: Path) -> None:
         ("#!/usr/bin/env python3\nimport (\n", "node s2 runs mine.py, which is not Python: "),
     ],
 )
-def test_what_a_controller_lacks_is_said_before_it_runs(controlled: Path, script: str, message: str) -> None:
+def test_a_missing_package_of_a_controller_is_reported_before_the_run(
+    controlled: Path, script: str, message: str
+) -> None:
     (controlled / "mine.py").write_text(script)
     (lack,) = missing_parts(find_toolchain(), compile_lab(load_lab(controlled)))
     assert message in lack.text

@@ -55,10 +55,10 @@ class Walk:
         self.by_gateway: dict[tuple[int, str], tuple[int, str]] = {}
         self.attached: dict[tuple[int, str], list[tuple[Any, str]]] = {}
         self.owner: dict[str, int] = {}
-        self.far: dict[tuple[int, str], tuple[int, str]] = {}
+        self.peers: dict[tuple[int, str], tuple[int, str]] = {}
         for link in plan.links:
-            for near, far in ((link.a, link.b), (link.b, link.a)):
-                self.far[near.node, near.interface] = (far.node, link.name)
+            for near, peer in ((link.a, link.b), (link.b, link.a)):
+                self.peers[near.node, near.interface] = (peer.node, link.name)
                 for address in near.addresses:
                     self.owner[address.partition("/")[0]] = near.node
         self.tables = [self._table(i) for i in range(len(plan.nodes))]
@@ -81,7 +81,7 @@ class Walk:
             assert len(names) < 20, "a loop"
             interfaces = next(found for prefix, found in self.tables[node] if address in prefix)
             seed = self.plan.nodes[node].sysctls.get("net/ipv4/fib_multipath_hash_seed", "")
-            node, name = self.far[node, interfaces[int(share.get(seed, 0.0) * len(interfaces))]]
+            node, name = self.peers[node, interfaces[int(share.get(seed, 0.0) * len(interfaces))]]
             names.append(name)
         return names
 

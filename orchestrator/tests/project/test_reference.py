@@ -79,8 +79,8 @@ def test_the_plan_in_the_documentation_is_valid() -> None:
 
 def test_every_column_of_the_tables_is_a_name_that_no_axis_has() -> None:
     _, _, names = campaign.page().partition("## Names that no axis has")
-    told = set(re.findall(r"`(\w+)`", names))
-    assert told == RESERVED_COLUMNS and {"probe", "lost", "dscp", "query_ns"} <= told and "seed" not in told
+    reserved = set(re.findall(r"`(\w+)`", names))
+    assert reserved == RESERVED_COLUMNS and {"probe", "lost", "dscp", "query_ns"} <= reserved and "seed" not in reserved
 
 
 def test_every_campaign_in_the_references_is_one(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ P4_PARTS = {"Entry", "Group", "P4Program", "Pipeline", "RecirculationPort", "Reg
 P4_PARTS |= {"Masked", "Prefix", "Range"}
 
 
-def test_every_field_says_what_it_means() -> None:
+def test_every_field_has_a_description() -> None:
     campaigns = Campaign.model_json_schema()
     models = [("Lab", schema()), *schema()["$defs"].items(), ("Campaign", campaigns), *campaigns["$defs"].items()]
     models += [("Plan", plan.schema()), *plan.schema()["$defs"].items()]

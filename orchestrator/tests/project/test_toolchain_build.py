@@ -39,7 +39,7 @@ def run(cache: Path, *command: str, others: int = 0) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("others", [0, 2])
-def test_a_checkout_runs_its_own_whatever_was_built_last(tmp_path: Path, others: int) -> None:
+def test_a_checkout_runs_its_build_after_builds_of_others(tmp_path: Path, others: int) -> None:
     done = run(tmp_path, "built", "p4switch", others=others)
     assert done.returncode == 0, done.stderr
     place = Path(done.stdout.strip())

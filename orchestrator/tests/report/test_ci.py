@@ -55,10 +55,10 @@ def test_shards_are_the_whole(bench: Bench) -> None:
     assert hashes(bench.folder / "part-1") == hashes(bench.folder / "whole")
 
 
-def test_what_is_no_part_is_said(bench: Bench) -> None:
-    for wrong, said in (("0/3", "expected a part"), ("4/3", "expected a part"), ("x", "expected a part")):
+def test_an_invalid_shard_is_reported(bench: Bench) -> None:
+    for wrong, message in (("0/3", "expected a part"), ("4/3", "expected a part"), ("x", "expected a part")):
         status, text = bench.campaign("a", "--shard", wrong)
-        assert (status, said in text) == (2, True), text
+        assert (status, message in text) == (2, True), text
     status, text = bench.campaign("a", "--profile", "quick", "--shard", "5/9")
     assert (status, "--shard 5/9: there are only 2 parts" in text) == (2, True), text
     assert bench.campaign("part", "--profile", "quick", "--shard", "1/2")[0] == 0

@@ -138,7 +138,7 @@ def test_figures_for_paper_are_small_and_untitled() -> None:
     assert long.layout.title.text.count("<br>") >= 2 and long.layout.margin.t > screen.layout.margin.t
 
 
-def test_a_figure_without_its_columns_says_so() -> None:
+def test_a_figure_without_its_columns_is_reported() -> None:
     drawing = Artist(duckdb.connect(), {}).draw(rows("heatmap", "(1, 2)"))
     assert drawing.figure is None and "it must give the columns x and y and z" in (drawing.missing or "")
 
@@ -163,7 +163,7 @@ def test_axes_of_quantities_have_columns_of_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--style", "paper", "--width", "88"), "expected a length of 20 to 1000 mm"),
         (("--style", "paper", "--font-size", "8 px"), "such as `88 mm`, `7 in` or `9 pt`, got `8 px`"),
@@ -171,9 +171,9 @@ def test_axes_of_quantities_have_columns_of_numbers(tmp_path: Path) -> None:
         (("--format", "pgn"), "did you mean `png`?"),
     ],
 )
-def test_sizes_have_units(arguments: tuple[str, ...], said: str) -> None:
+def test_sizes_have_units(arguments: tuple[str, ...], message: str) -> None:
     refused = CliRunner().invoke(load_commands(), ["report", "nowhere", *arguments], standalone_mode=False)
-    assert said in str(refused.exception)
+    assert message in str(refused.exception)
 
 
 def test_a_link_among_a_papers_figures_leads_nowhere(tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ def test_connections_end_with_what_was_drawn(tmp_path: Path, monkeypatch: pytest
 
     axis = {"name": "switch", "values": ["linux", "bmv2"]}
     spec = {"kind": "line", "name": "line", "sql": "SELECT 1 AS x, 2 AS y"}
-    told = {"matrix": {"axes": [axis]}, "figures": [spec], "compare": "switch"}
+    identity = {"matrix": {"axes": [axis]}, "figures": [spec], "compare": "switch"}
     monkeypatch.setattr(page, "connect", connect)
-    monkeypatch.setattr(page, "RunFolder", lambda _: SimpleNamespace(identity=lambda: told))
+    monkeypatch.setattr(page, "RunFolder", lambda _: SimpleNamespace(identity=lambda: identity))
     assert [drawing.name for drawing in page.draw(tmp_path)] == ["line-linux", "line-bmv2"]
     assert len(made) == 3
     for connection in made:

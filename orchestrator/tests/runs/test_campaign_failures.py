@@ -73,7 +73,7 @@ def test_a_run_that_waits_goes_on_with_what_a_killed_one_left(bench: Bench) -> N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_folder_that_cannot_be_written_is_said(bench: Bench, begun: bool) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(bench: Bench, begun: bool) -> None:
     place = bench.folder / "small"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", place], check=True)

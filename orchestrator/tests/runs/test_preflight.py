@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a campaign is said before its first cell runs, with file, line and field."""
+"""Errors of a campaign are reported before its first cell runs, with file, line and field."""
 
 from __future__ import annotations
 
@@ -80,8 +80,10 @@ def test_a_program_that_is_nowhere_is_named(tmp_path: Path) -> None:
 def test_tc_is_looked_for_where_a_queue_is_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = LAB.replace("{scheme: droptail, buffer: 128 KB}", "{qdisc: fq_codel limit 100}")
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
-    said = "lab.yml:6:3: switches: the queue s1:eth0 is given by arguments of tc, which is not here; install iproute2"
-    assert said in refusal(tmp_path, lab=lab)
+    message = (
+        "lab.yml:6:3: switches: the queue s1:eth0 is given by arguments of tc, which is not here; install iproute2"
+    )
+    assert message in refusal(tmp_path, lab=lab)
 
 
 def test_a_value_that_no_queue_takes_is_no_axis(tmp_path: Path) -> None:
@@ -180,10 +182,10 @@ def test_a_mistake_of_the_labs_file_is_not_hidden_by_an_axis(tmp_path: Path) -> 
     assert "lab.yml:6:39: switches.default.buffer: expected" in refusal(tmp_path, campaign, lab)
 
 
-def test_a_large_campaign_is_looked_at_in_part_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_campaign_is_checked_in_part_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first value, each other one, pairs of them, and not all threes."""
     axes = {"duration": "10 ms, 20 ms", "links.default.delay": "5 us, 10 us", "hosts.default.tcp": "cubic, reno"}
     campaign = "question: Which?\naxes:\n" + "".join(f"  {name}: [{values}]\n" for name, values in axes.items())
-    monkeypatch.setattr("qbed.runs.effects.MOST_PLANS", 7)
+    monkeypatch.setattr("qbed.runs.effects.MAX_PLANS", 7)
     (warning,) = rehearsed(tmp_path, campaign).warnings
     assert warning.startswith("7 of the 8 combinations of the axes' values were compared")

@@ -31,9 +31,9 @@ def test_cells_that_are_run_by_their_keys_are_taken_by_the_run(bench: Bench) -> 
     filed = keys(bench)
     assert len(set(filed)) == 2 and filed == keys(bench)
     assert [path.parent.name for path in plans(bench)] == sorted(filed)
-    for key, said in ((filed[0], "complete, in"), (filed[0], "it was in the store"), (filed[1], "complete, in")):
+    for key, message in ((filed[0], "complete, in"), (filed[0], "it was in the store"), (filed[1], "complete, in")):
         status, text = bench.run("cell", key)
-        assert (status, said in text) == (0, True), text
+        assert (status, message in text) == (0, True), text
     assert plans(bench) == [] and keys(bench) == []
     bench.behave(all="panic")
     status, text = bench.campaign("a", "--profile", "quick")
@@ -47,9 +47,9 @@ def test_two_who_run_one_cell_do_its_work_once(bench: Bench) -> None:
     bench.behave(all="slow")
     key = keys(bench)[0]
     both = [bench.start("cell", key) for _ in range(2)]
-    said = sorted("".join(process.communicate(timeout=60)).partition(",")[0].strip() for process in both)
+    outputs = sorted("".join(process.communicate(timeout=60)).partition(",")[0].strip() for process in both)
     assert [process.returncode for process in both] == [0, 0]
-    assert said == ["complete", "it was in the store"]
+    assert outputs == ["complete", "it was in the store"]
 
 
 def test_two_runs_of_a_campaign_do_its_work_once(bench: Bench) -> None:
@@ -57,9 +57,11 @@ def test_two_runs_of_a_campaign_do_its_work_once(bench: Bench) -> None:
     bench.behave(all="slow")
     arguments = ["run", "lab", "--profile", "quick", "--no-images", "--jobs", "2", "--out"]
     both = [bench.start(*arguments, out) for out in "ab"]
-    said = ["".join(process.communicate(timeout=120)) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert sum(int(text.partition(" from the store")[0].rpartition("(")[2] or 0) for text in said if "(" in text) == 2
+    outputs = ["".join(process.communicate(timeout=120)) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert (
+        sum(int(text.partition(" from the store")[0].rpartition("(")[2] or 0) for text in outputs if "(" in text) == 2
+    )
     assert hashes(bench.folder / "a") == hashes(bench.folder / "b")
 
 
@@ -86,14 +88,14 @@ def test_a_cell_that_fails_is_kept_and_tried_again(bench: Bench) -> None:
     assert bench.run("cell", key)[0] == 0 and not kept.exists()
 
 
-def test_what_is_no_cell_is_said(bench: Bench) -> None:
+def test_an_unknown_cell_is_reported(bench: Bench) -> None:
     (key, other) = keys(bench)
-    for wrong, said in (
+    for wrong, message in (
         ("../../etc", "`../../etc` is not the key of a cell: expected 64 hexadecimal digits"),
         ("0" * 64, f"no plan is queued under {'0' * 64}: `qbed queue LAB` queues"),
     ):
         status, text = bench.run("cell", wrong)
-        assert (status, said in text) == (2, True), text
+        assert (status, message in text) == (2, True), text
     plan = bench.folder / "cache" / "queue" / key[:2] / key / "plan.json"
     plan.write_bytes(plan.read_bytes() + b" ")
     status, text = bench.run("cell", key)

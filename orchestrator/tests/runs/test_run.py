@@ -230,7 +230,7 @@ def test_mistakes_are_found_before_anything_runs(bench: Bench) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_a_full_disk_is_said_and_what_is_finished_stays(bench: Bench) -> None:
+def test_a_full_disk_is_reported_and_finished_cells_are_kept(bench: Bench) -> None:
     small = bench.folder / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=65m", "tmpfs", small], check=True)

@@ -176,7 +176,7 @@ def test_a_preset_gives_what_the_file_does_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("switches", "said"),
+    ("switches", "message"),
     [
         (
             "default: {scheme: ecn, preset: published}",
@@ -190,7 +190,7 @@ def test_a_preset_gives_what_the_file_does_not() -> None:
         ("{default: {qdisc: pfifo limit 9}, s1: {preset: published}}", "`published` beside a `qdisc`"),
     ],
 )
-def test_a_preset_of_another_scheme_or_of_none_is_refused(switches: str, said: str) -> None:
+def test_a_preset_of_another_scheme_or_of_none_is_refused(switches: str, message: str) -> None:
     block = switches if switches.startswith("{") else f"{{{switches}}}"
     lab = parse(
         "name: p\ntopology: {star: {hosts: 2}}\nlinks: {default: {rate: 1 Gbit/s, delay: 1 us}}\n"
@@ -198,7 +198,7 @@ def test_a_preset_of_another_scheme_or_of_none_is_refused(switches: str, said: s
     )
     with pytest.raises(LabError) as refused:
         compile_lab(lab_from_source(lab))
-    assert said in str(refused.value) and "switches." in str(refused.value)
+    assert message in str(refused.value) and "switches." in str(refused.value)
 
 
 def test_attributes_are_packed_as_netlink() -> None:
@@ -301,10 +301,10 @@ def port_of(settings: str) -> dict[str, Any]:
 
 
 def test_a_queue_inside_a_scheme() -> None:
-    own, inside = registry()["abq"], registry()["ecn"]
+    outer, inside = registry()["abq"], registry()["ecn"]
     port = port_of("scheme: abq, buffer: 128 KB, threshold: 20 packets, ecn_threshold: 40 packets")
     assert port["modules"] == ["sch_abq", "sch_ecn"]
-    assert own.describe(port["kind"], bytes.fromhex(port["options"])) == {
+    assert outer.describe(port["kind"], bytes.fromhex(port["options"])) == {
         "buffer": "128 KB",
         "threshold": "20 packets",
         "hold_limit": "1000 packets",
@@ -322,7 +322,7 @@ def test_a_queue_inside_a_scheme() -> None:
     }
 
 
-def test_the_parameters_of_the_queue_inside_stand_beside_the_schemes_own() -> None:
+def test_parameters_of_the_child_queue_are_beside_those_of_the_scheme() -> None:
     port = port_of("scheme: abq, above: codel, buffer: 80 packets, target: 1 ms, ecn: off")
     assert port["modules"] == ["sch_abq", "sch_qcodel"]
     shown = registry()["codel"].describe(port["child"]["kind"], bytes.fromhex(port["child"]["options"]))

@@ -39,7 +39,7 @@ def test_it_is_ecn_under_another_name(schemes: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("ecn", "such a qdisc already"),
         ("fq_codel", "such a qdisc already"),
@@ -49,9 +49,9 @@ def test_it_is_ecn_under_another_name(schemes: Path) -> None:
         ("m" * 13, "expected a scheme's name"),
     ],
 )
-def test_names_that_are_none_or_taken(schemes: Path, name: str, said: str) -> None:
+def test_names_that_are_none_or_taken(schemes: Path, name: str, message: str) -> None:
     before = sorted(schemes.iterdir())
-    assert said in new(name) and sorted(schemes.iterdir()) == before
+    assert message in new(name) and sorted(schemes.iterdir()) == before
 
 
 def test_nothing_is_overwritten(schemes: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_job_waits_is_cancelled_retried_and_removed(client: TestClient) -> Non
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ({"lab": "dumbell"}, "there is no lab dumbell"),
         ({"lab": "../dumbbell"}, "lab"),
@@ -102,14 +102,14 @@ def test_a_job_waits_is_cancelled_retried_and_removed(client: TestClient) -> Non
         ({"cell_timeout": "inf"}, "cell_timeout"),
     ],
 )
-def test_a_submission_that_is_wrong_says_where(client: TestClient, asked: dict[str, Any], said: str) -> None:
+def test_an_invalid_submission_names_the_field(client: TestClient, asked: dict[str, Any], message: str) -> None:
     answer = submitted(client, **asked)
     assert answer.status_code in (403, 404, 422), answer.text
-    assert said in " ".join(answer.json()["errors"])
+    assert message in " ".join(answer.json()["errors"])
     assert client.get("/api/jobs").json() == []
 
 
-def test_the_owners_limits_are_the_most(tmp_path: Path) -> None:
+def test_the_limits_of_the_owner_are_upper_bounds(tmp_path: Path) -> None:
     with client_of(tmp_path, cell_timeout_s=5.0, cell_space_bytes=1000) as client:
         asked = submitted(client, cell_timeout=60, cell_space=10**12).json()["request"]
     assert (asked["cell_timeout"], asked["cell_space"]) == (5.0, 1000)
@@ -209,11 +209,11 @@ class Broken:
         return getattr(self._database, name)
 
 
-def test_viewers_are_told_of_a_state_when_it_is_on_the_disk(tmp_path: Path) -> None:
+def test_viewers_get_a_state_after_it_is_on_the_disk(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path)
     job = jobs.add("x", {}, None, queue=1, kept=1)
 
-    def told() -> list[str]:
+    def reported_states() -> list[str]:
         lines = (jobs.place(job) / EVENTS).read_bytes().split(b"\n")
         return [event["state"] for event in parsed(lines) if event["event"] == "state"]
 
@@ -223,7 +223,7 @@ def test_viewers_are_told_of_a_state_when_it_is_on_the_disk(tmp_path: Path) -> N
             jobs.turn(job, event)
         assert is_full(full.value)
     jobs._db = good
-    assert (told(), jobs.get(job)["state"], jobs.get(job)["attempts"]) == (["queued"], "queued", 0)
+    assert (reported_states(), jobs.get(job)["state"], jobs.get(job)["attempts"]) == (["queued"], "queued", 0)
     jobs.turn(job, "start")
     (jobs.place(job) / EVENTS).rename(tmp_path / "aside")
     (jobs.place(job) / EVENTS).mkdir()  # it cannot be written
@@ -232,7 +232,7 @@ def test_viewers_are_told_of_a_state_when_it_is_on_the_disk(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("error", "status", "message"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "/secret"), 507, "the service cannot write: no space left"),
         (OSError(errno.EDQUOT, "Disk quota exceeded", "/secret"), 507, "the service cannot write: disk quota"),
@@ -241,7 +241,7 @@ def test_viewers_are_told_of_a_state_when_it_is_on_the_disk(tmp_path: Path) -> N
     ],
 )
 def test_only_a_full_disk_is_no_room(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, said: str
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, message: str
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise error
@@ -250,7 +250,7 @@ def test_only_a_full_disk_is_no_room(
         error.sqlite_errorcode = sqlite3.SQLITE_READONLY
     monkeypatch.setattr(Jobs, "newest", refuse)
     answer = client.get("/api/jobs")
-    assert answer.status_code == status and said in answer.json()["errors"][0], answer.text
+    assert answer.status_code == status and message in answer.json()["errors"][0], answer.text
     assert "secret" not in answer.text and "traceback" not in answer.text.lower()
 
 
@@ -258,8 +258,8 @@ def test_events_are_streamed_from_where_a_client_was(client: TestClient) -> None
     submitted(client)
     client.post("/api/jobs/1/cancel")
     whole = client.get("/api/jobs/1/events").text
-    said = [json.loads(line[6:]) for line in whole.splitlines() if line.startswith("data: ")]
-    assert [one.get("state") for one in said] == ["queued", "cancelled", None]
+    events = [json.loads(line[6:]) for line in whole.splitlines() if line.startswith("data: ")]
+    assert [one.get("state") for one in events] == ["queued", "cancelled", None]
     first = next(line[4:] for line in whole.splitlines() if line.startswith("id: "))
     rest = client.get("/api/jobs/1/events", headers={"last-event-id": first}).text
     assert "queued" not in rest and "cancelled" in rest and rest.endswith("data: {}\n\n")
@@ -302,7 +302,7 @@ def test_a_form_of_another_page_is_no_submission(client: TestClient) -> None:
     assert client.get("/api/jobs").json() == []
 
 
-def test_with_a_token_nothing_is_told_without_it(tmp_path: Path) -> None:
+def test_requests_without_the_token_get_nothing(tmp_path: Path) -> None:
     with client_of(tmp_path, token=TOKEN) as client:
         for given in (None, "Bearer", f"Bearer {TOKEN}x", f"Basic {TOKEN}", "Bearer ä".encode().decode("latin-1")):
             headers = {} if given is None else {b"authorization": given.encode("latin-1")}
@@ -359,7 +359,7 @@ def test_answers_forbid_what_no_page_of_ours_needs(client: TestClient) -> None:
         assert client.get(path).status_code == 404
 
 
-def test_the_page_has_uplots_own_release(client: TestClient) -> None:
+def test_the_page_has_the_release_of_uplot(client: TestClient) -> None:
     """Of version 1.6.31, dist/uPlot.iife.min.js, whoever brings it; nobody's page asks another host for it."""
     script = client.get("/page/uPlot.js")
     released, exported = script.content.split(b"\nexport")
@@ -439,7 +439,7 @@ def test_the_oldest_uploads_go(tmp_path: Path) -> None:
 # --- labs, results ---
 
 
-def test_labs_and_their_schema_are_told(client: TestClient) -> None:
+def test_the_api_lists_labs_and_their_schema(client: TestClient) -> None:
     labs = {lab["name"]: lab for lab in client.get("/api/labs").json()}
     assert "quick" in labs["dumbbell"]["profiles"]
     assert "name: dumbbell" in client.get("/api/labs/dumbbell").json()["texts"]["lab.yml"]
@@ -456,13 +456,13 @@ def test_labs_and_nodes_of_others_are_not_reached(client: TestClient) -> None:
     assert client.get("/api/up").json() == []
 
 
-def test_commands_need_the_owners_word_and_a_lab_of_the_service(tmp_path: Path) -> None:
+def test_commands_need_permission_and_a_lab_of_the_service(tmp_path: Path) -> None:
     with client_of(tmp_path, allow_programs=True) as client:
         for lab, node in (("dumbbell", "h1"), ("dumbbell", "--help"), ("-x", "h1")):
             assert client.post(f"/api/up/{lab}/nodes/{node}/exec", json={"argv": ["id"]}).status_code == 404
 
 
-def test_a_job_without_results_says_so(client: TestClient) -> None:
+def test_a_job_without_results_is_reported(client: TestClient) -> None:
     submitted(client)
     assert client.get("/api/jobs/1/files").json() == {}
     assert client.get("/api/jobs/1/cells").json()["cells"] == []
@@ -474,7 +474,7 @@ def test_a_job_without_results_says_so(client: TestClient) -> None:
         assert client.get(f"/api/jobs/{number}").status_code == 422
 
 
-def test_figures_are_told_in_each_form_and_an_svg_runs_nothing(client: TestClient, tmp_path: Path) -> None:
+def test_figures_are_sent_in_each_form_and_an_svg_runs_nothing(client: TestClient, tmp_path: Path) -> None:
     submitted(client)
     (folder,) = tmp_path.glob(f"**/{EVENTS}")
     figures = folder.parent / RUN / "figures"
@@ -482,11 +482,11 @@ def test_figures_are_told_in_each_form_and_an_svg_runs_nothing(client: TestClien
     for name in ("queue.png", "queue.svg", "queue.pdf", ".queue.svg.tmp", ".hidden.svg", "queue.exe"):
         (figures / name).write_text("<svg/>")
     assert list(client.get("/api/jobs/1/files").json()) == [f"figures/queue.{kind}" for kind in ("pdf", "png", "svg")]
-    told = {kind: client.get(f"/api/jobs/1/files/figures/queue.{kind}") for kind in ("png", "svg", "pdf")}
-    assert [answer.headers["content-type"] for answer in told.values()] == [
+    answers = {kind: client.get(f"/api/jobs/1/files/figures/queue.{kind}") for kind in ("png", "svg", "pdf")}
+    assert [answer.headers["content-type"] for answer in answers.values()] == [
         "image/png", "image/svg+xml", "application/pdf",
     ]  # fmt: skip
-    assert told["svg"].headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert answers["svg"].headers["content-security-policy"].startswith("sandbox; default-src 'none'")
     assert client.get("/api/jobs/1/files/figures/.hidden.svg").status_code == 404
     assert files_of([*client.get("/api/jobs/1/files").json(), "figures/../x.svg", "figures/x.exe"]) == [
         f"figures/queue.{kind}" for kind in ("pdf", "png", "svg")

@@ -56,7 +56,7 @@ def url() -> Iterator[str]:
 # The streams of a job that waits have no end; what is sent as an archive is below.
 @schema.exclude(path_regex=r"/(events|samples|uploads)$").parametrize()
 @bounded
-def test_the_api_is_as_its_document_says(case: schemathesis.Case[Any], url: str) -> None:
+def test_the_api_conforms_to_its_document(case: schemathesis.Case[Any], url: str) -> None:
     answer = case.call(base_url=url)
     assert answer.status_code < 500, answer.text
     case.validate_response(

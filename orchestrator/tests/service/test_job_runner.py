@@ -75,7 +75,7 @@ def test_a_job_of_which_no_spec_can_be_made_fails(tmp_path: Path, monkeypatch: p
     assert states(tmp_path, lambda *_: None) == ["failed", "finished", "finished"]
 
 
-def test_a_job_whose_end_cannot_be_told_frees_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_whose_end_cannot_be_reported_frees_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def spoil(jobs: Jobs, runner: JobRunner) -> None:
         usual = runner._ended
 

@@ -126,10 +126,10 @@ def test_a_full_disk_keeps_nothing(store: CellStore, tmp_path: Path, monkeypatch
     assert list(store.cells()) == [] and not list(store.folder.glob("??/.*"))
 
 
-def test_the_environment_says_how_much(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_environment_sets_the_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("QBED_CACHE", str(tmp_path))
-    for said, bytes_ in (("2 GB", 2_000_000_000), ("", 20_000_000_000)):
-        monkeypatch.setenv("QBED_STORE", said)
+    for setting, bytes_ in (("2 GB", 2_000_000_000), ("", 20_000_000_000)):
+        monkeypatch.setenv("QBED_STORE", setting)
         found = default_store()
         assert found is not None and (found.folder, found.max_bytes) == (tmp_path / "cells", bytes_)
     monkeypatch.setenv("QBED_STORE", "off")

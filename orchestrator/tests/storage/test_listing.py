@@ -58,7 +58,7 @@ def test_a_run_that_goes_on_is_listed_cell_by_cell(run: Path) -> None:
     assert listing.summary() == "4 cells: 1 complete, 1 failed, 1 invalid, 1 to come"
 
 
-def test_the_merged_table_says_the_same(run: Path) -> None:
+def test_the_merged_table_has_the_same_rows(run: Path) -> None:
     before = list(lines(Listing(run)))
     merge(run)
     for path in sorted((run / "cells").rglob("*"), reverse=True):

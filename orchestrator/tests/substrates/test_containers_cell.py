@@ -22,7 +22,7 @@ from qbed.cells.exchanges import exchanges
 from qbed.cells.probes import Probes
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
-from qbed.runs.worker import MOST_RUNS, Outcome, Task, Worker
+from qbed.runs.worker import MAX_RUNS, Outcome, Task, Worker
 from qbed.storage.run_folder import RunFolder
 from qbed.substrates import Limits, SubstrateError
 from qbed.substrates.containers import cell, containerlab
@@ -172,8 +172,8 @@ def test_probes_and_exchanges_of_all_nodes_are_in_the_order_of_their_ends(tmp_pa
     }
     other = {FILE: probe(1, 0, 200), EXCHANGES: exchange(1, 0, 50) + exchange(1, 1, 60)}
     probed, asked = parts(tmp_path, {"h1": one, "h2": other})
-    told = {number: {"label": "p", "src": f"h{number + 1}", "dst": "h3", "workload": 0} for number in (0, 1)}
-    rows = [row for table in Probes(told).batches(probed) for row in table.to_pylist()]
+    flows = {number: {"label": "p", "src": f"h{number + 1}", "dst": "h3", "workload": 0} for number in (0, 1)}
+    rows = [row for table in Probes(flows).batches(probed) for row in table.to_pylist()]
     assert [(row["flow"], row["probe"], row["lost"]) for row in rows] == [
         *((0, 0, False), (1, 0, False), (0, 2, False)),
         *((0, 1, True), (0, 3, None)),
@@ -196,7 +196,7 @@ def test_a_part_without_records_and_one_that_is_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["taps.bin", FILE, EXCHANGES])
-def test_what_a_node_left_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path, name: str) -> None:
+def test_special_files_of_a_node_are_not_waited_for(tmp_path: Path, name: str) -> None:
     out = tmp_path / NODES / "h1" / "out"
     out.mkdir(parents=True)
     os.mkfifo(out / name)
@@ -223,9 +223,7 @@ def test_a_broken_node_fails_the_cell_and_nothing_is_left(
     assert not clab.deployed and not records()
 
 
-def test_a_node_that_says_nothing_is_named(
-    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_node_is_named(clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cell, "READY_S", 0.3)
     monkeypatch.setattr(cell, "READY_PER_NODE_S", 0.0)
     clab.behaviour["h2"] = "deaf"
@@ -290,10 +288,12 @@ def test_a_cell_for_which_the_machine_was_late_is_run_anew(
 
     monkeypatch.setattr(containerlab, "deploy", deploy)
     outcome, store = run(tmp_path)
-    assert (outcome.status, clab.calls) == (status, ["deploy", "destroy"] * min(late + 1, MOST_RUNS))
-    told = [text for text in row(store)["warnings"] if "does not count" in text]
-    assert len(told) == min(late, MOST_RUNS - 1)
-    assert all(f"run {run} of this cell does not count: deadlines of h1" in text for run, text in enumerate(told, 1))
+    assert (outcome.status, clab.calls) == (status, ["deploy", "destroy"] * min(late + 1, MAX_RUNS))
+    warnings = [text for text in row(store)["warnings"] if "does not count" in text]
+    assert len(warnings) == min(late, MAX_RUNS - 1)
+    assert all(
+        f"run {run} of this cell does not count: deadlines of h1" in text for run, text in enumerate(warnings, 1)
+    )
     assert list(store.damages(0)) == []
     # The same command tries it again, since it may go better; what is complete it leaves.
     assert store.survey([0]) == ([0] if status == "invalid" else [], [])

@@ -151,25 +151,25 @@ def test_the_folder_holds_each_nodes_part(tmp_path: Path) -> None:
     assert made["name"] == "other"
     assert made["topology"]["kinds"]["linux"]["network-mode"] == "none"
     assert made["topology"]["nodes"]["s1"]["image"] == "qbed/linux-switch:1"
-    own = tmp_path / "x/nodes/s1"
-    assert (own / "plan.json").samefile(tmp_path / "x/plan.json")
-    written = json.loads((own / "place.json").read_text())
+    node = tmp_path / "x/nodes/s1"
+    assert (node / "plan.json").samefile(tmp_path / "x/plan.json")
+    written = json.loads((node / "place.json").read_text())
     boot = written.pop("boot")
     assert written == {"version": 1, "node": 4, "host_kernel": [0, 1], "dilation": 50, "start": "on go"}
     assert {"mem=128M", "init=/opt/qbed/qbed-agent", f"seed={plan.seed + 4}", f"qgate={GATE_FD}"} < set(boot)
     assert "boot" not in json.loads((tmp_path / "x/nodes/h1/place.json").read_text())  # it has no guest
-    assert (own / "out").is_dir() and (tmp_path / "x/shared").is_dir()
+    assert (node / "out").is_dir() and (tmp_path / "x/shared").is_dir()
 
 
-def test_a_guest_is_told_the_same_in_virtual_time_and_in_containers(tmp_path: Path) -> None:
+def test_a_guest_has_the_same_arguments_on_both_substrates(tmp_path: Path) -> None:
     plan = compile_lab(load_lab(LABS[0].parent.parent / "dumbbell"))
     write_folder(tmp_path / "x", plan, Placement((), 50), IMAGES, name="other", file="l.clab.yml", start="on go")
     boot = json.loads((tmp_path / "x/nodes/s1/place.json").read_text())["boot"]
     kernel, *virtual, dashes, mode = command_line(Path("/kernel"), plan, "lab", GATE_FD, CONFINE_FD)
     assert (kernel, dashes, mode) == ("/kernel", "--", "lab")
-    own = ("mem=", "seed=", "init=", "QBED_MODULES=")
-    assert [*(word for word in boot if not word.startswith(own)), f"confine={CONFINE_FD}"] == [
-        word for word in virtual if not word.startswith(own)
+    substrate_words = ("mem=", "seed=", "init=", "QBED_MODULES=")
+    assert [*(word for word in boot if not word.startswith(substrate_words)), f"confine={CONFINE_FD}"] == [
+        word for word in virtual if not word.startswith(substrate_words)
     ]
     assert len(boot) + 1 == len(virtual)
 

@@ -184,7 +184,7 @@ def test_the_evidence_of_short_cells_decides(
         calibrated(on, plan)
 
 
-def test_a_machine_that_never_keeps_up_says_why(tmp_path: Path) -> None:
+def test_a_machine_that_never_keeps_up_is_reported_with_the_cause(tmp_path: Path) -> None:
     plan = compile_lab(load_lab(write_lab(tmp_path / "lab")))
     with pytest.raises(CellError, match="even 1000 times slower: too late"):
         search(plan, lambda dilation: "too late")
@@ -227,7 +227,7 @@ def test_an_engine_that_refuses_is_quoted(tmp_path: Path) -> None:
         engine.check()
 
 
-def test_what_is_no_engine_is_said(tmp_path: Path) -> None:
+def test_an_unknown_engine_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="is no Docker engine"):
         answer(tmp_path, b"SSH-2.0-x\r\n\r\n").check()
 
@@ -239,16 +239,16 @@ def script(folder: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said, message",
+    "output, message",
     [
         ("echo ' version: 0.41.2'", "Containerlab 0.41.2 is too old: expected 0.60.0 or newer"),
         ("echo nonsense >&2; exit 1", "does not say its version; it says: nonsense"),
     ],
 )
 def test_containerlab_is_looked_at_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, message: str
 ) -> None:
-    script(tmp_path, said)
+    script(tmp_path, output)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     containerlab.find.cache_clear()
     with pytest.raises(ContainerlabError, match=message):
@@ -257,7 +257,7 @@ def test_containerlab_is_looked_at_first(
 
 
 @pytest.mark.parametrize(
-    "said, message",
+    "output, message",
     [
         ("open /x: no space left on device", "deploy: the disk is full: make room"),
         ('containers ["clab-x-h1"] already exist. Add --reconfigure', "deploy: the name is taken"),
@@ -272,10 +272,10 @@ def test_containerlab_is_looked_at_first(
         ("boom", "deploy has failed; it said last:\n    \\| boom"),
     ],
 )
-def test_what_containerlab_says_becomes_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, message: str
+def test_containerlab_errors_become_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, message: str
 ) -> None:
-    (tmp_path / "said").write_text(f"11:00:40 INFO Parsing\n\x1b[31m11:00:41 ERRO {said}\x1b[0m\n")
+    (tmp_path / "said").write_text(f"11:00:40 INFO Parsing\n\x1b[31m11:00:41 ERRO {output}\x1b[0m\n")
     script(tmp_path, f"[ $1 = version ] && echo 'version: 0.69.3' && exit; cat {tmp_path}/said >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     containerlab.find.cache_clear()
@@ -288,11 +288,11 @@ def test_what_containerlab_says_becomes_one_message(
 def test_a_container_that_goes_while_containerlab_looks_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = 'could not list containers: container "35ce" cannot be found'
+    error = 'could not list containers: container "35ce" cannot be found'
     script(
         tmp_path,
         f"[ $1 = version ] && echo 'version: 0.69.3' && exit; echo x >>{tmp_path}/calls\n"
-        f"[ $(wc -l <{tmp_path}/calls) -ge 3 ] || {{ echo '{said}' >&2; exit 1; }}",
+        f"[ $(wc -l <{tmp_path}/calls) -ge 3 ] || {{ echo '{error}' >&2; exit 1; }}",
     )
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     containerlab.find.cache_clear()

@@ -35,9 +35,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_two_checkouts_share_a_cache_and_each_gets_its_own_crate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_checkouts_share_a_cache_and_each_gets_its_crate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the same age, which is all that cargo goes by."""
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
 
@@ -154,15 +152,15 @@ def test_it_is_built_again_once(scratch: Path) -> None:
     (scratch / ECN).write_text("")
     record = scratch.parent / "setup" / "sources"
     set_up(scratch, f'[ "$*" = --build ] && echo x >>built && "$(dirname "$0")/sources" --record >{record}')
-    said: list[str] = []
+    messages: list[str] = []
     here = Path.cwd()
     os.chdir(scratch)
     try:
-        build_changed(said.append)
-        build_changed(said.append)
+        build_changed(messages.append)
+        build_changed(messages.append)
     finally:
         os.chdir(here)
-    assert said == ["schemes/ecn/kernel/sch_ecn.c changed after the set-up: building again"]
+    assert messages == ["schemes/ecn/kernel/sch_ecn.c changed after the set-up: building again"]
     assert (scratch / "built").read_text() == "x\n"
 
 

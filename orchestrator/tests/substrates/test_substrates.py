@@ -16,7 +16,7 @@ from qbed.substrates.virtual import substrate as virtual
 from qbed.substrates.virtual.checks import TRIVIAL
 
 
-def test_the_default_comes_first_and_a_wrong_name_is_told_the_nearest() -> None:
+def test_the_default_comes_first_and_a_wrong_name_gets_the_nearest() -> None:
     assert names() == ["virtual", "containerlab"]
     with pytest.raises(SubstrateError, match="no substrate virtul; did you mean `virtual`"):
         substrate("virtul")
@@ -43,9 +43,11 @@ def test_a_run_keeps_the_toolchain_that_it_began_with(tmp_path: Path, monkeypatc
     assert one._tools is one._tools and one._tools.folder.name == "first"
 
 
-@pytest.mark.parametrize("said", ["null", "5", '"virtual"', '{"name": "virtual"}', '{"name": "x", "dilation": "much"}'])
-def test_a_run_folder_whose_substrate_is_none_is_damaged(tmp_path: Path, said: str) -> None:
-    (tmp_path / "campaign.json").write_text(f'{{"substrate": {said}}}')
+@pytest.mark.parametrize(
+    "value", ["null", "5", '"virtual"', '{"name": "virtual"}', '{"name": "x", "dilation": "much"}']
+)
+def test_a_run_folder_whose_substrate_is_none_is_damaged(tmp_path: Path, value: str) -> None:
+    (tmp_path / "campaign.json").write_text(f'{{"substrate": {value}}}')
     with pytest.raises(StoreError, match="its substrate has no name and dilation"):
         ran_on(tmp_path)
 

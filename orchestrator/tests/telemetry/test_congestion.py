@@ -34,8 +34,8 @@ def test_packets_say_what_they_say(vector: dict[str, Any]) -> None:
         assert error.value.verdict == vector["verdict"]
         return
     header = parse(payload)
-    said = {name: int(value, 16) if isinstance(value, str) else value for name, value in vector["header"].items()}
-    assert header._asdict() == said
+    expected = {name: int(value, 16) if isinstance(value, str) else value for name, value in vector["header"].items()}
+    assert header._asdict() == expected
     assert header.pack() == payload[:HEADER_BYTES]
 
 

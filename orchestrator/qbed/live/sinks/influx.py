@@ -27,7 +27,7 @@ from qbed.live.sinks.line_protocol import LINE_PROTOCOL
 
 TOKEN = "QBED_INFLUX_TOKEN"
 TIMEOUT_S = 10.0
-MOST_ANSWER = 2_000
+MAX_ANSWER = 2_000
 LONGEST_WAIT_S = 60.0
 _EXAMPLE = "http://localhost:8086/qbed"
 _LATER = {"/api/v2/write": ("bucket", {"precision": "ns"}), "/api/v3/write_lp": ("db", {"precision": "nanosecond"})}
@@ -88,7 +88,7 @@ class Influx:
         connection = self._connection = self._connection or self._connect()
         connection.request("POST", self._target, body, self._headers)
         answer = connection.getresponse()
-        text = answer.read(MOST_ANSWER)
+        text = answer.read(MAX_ANSWER)
         if answer.status == 204:
             return 0
         if answer.status != 200 or not self._parts.path.startswith("/api/v3/"):

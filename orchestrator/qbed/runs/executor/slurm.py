@@ -2,7 +2,7 @@
 """Run cells as Slurm array jobs (`qbed run --slurm`): a task is one `qbed cell KEY` on a node with the user's cache.
 
 Slurm's variables configure the jobs: `SBATCH_PARTITION`, `SBATCH_ACCOUNT`, `SBATCH_TIMELIMIT`. A task that ends without
-a result, because its node failed or it was killed, is submitted up to `MOST_TRIES` times.
+a result, because its node failed or it was killed, is submitted up to `MAX_TRIES` times.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from qbed.runs.executor.command import CommandError, Returned, command_of
 from qbed.storage.queue import Queue
 from qbed.substrates import Limits
 
-MOST_TRIES = 4
+MAX_TRIES = 4
 DEFAULT_ARRAY_SIZE = 1001
 LOG_CHARACTERS = 2_000
 _TASKS = re.compile(r"\d+_(?:(\d+)|\[([\d,-]+).*)")
@@ -84,13 +84,13 @@ class SlurmEngine:
                 key = array.tasks.pop(task)
                 known = self._queue.store.has(key) or self._queue.ended(key) is not None
                 self._tries[key] = self._tries.get(key, 0) + 1
-                if not known and self._tries[key] < MOST_TRIES:
+                if not known and self._tries[key] < MAX_TRIES:
                     again.append(key)
                 else:
                     error = (
                         None
                         if known
-                        else f"its task in Slurm left no result {MOST_TRIES} times: {self._end_of_log(array, task)}"
+                        else f"its task in Slurm left no result {MAX_TRIES} times: {self._end_of_log(array, task)}"
                     )
                     yield Returned(key, time.monotonic() - array.begun, error)
         self._arrays = [array for array in self._arrays if array.tasks]

@@ -26,11 +26,7 @@ class RefusedError(SubstrateError):
 
 def configure(address: str, program: P4Program, pipeline: Pipeline) -> None:
     """Tell the server at an address its program, clone sessions, groups and entries, in this order; `RefusedError`."""
-    try:
-        import finsy  # noqa: F401
-        from finsy.p4client import P4Client, P4ClientError
-    except ImportError:
-        raise RefusedError("P4Runtime is spoken with finsy: expected a checkout of qbed, which has it") from None
+    from finsy.p4client import P4Client, P4ClientError
 
     async def session() -> None:
         async with asyncio.timeout(TIMEOUT_S), P4Client(address, wait_for_ready=False) as client:
