@@ -12,11 +12,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from qbed.base.json_files import Json
+from qbed.base.json_files import Json, Schema
 from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.config.source import parse
-from qbed.lab.reference import Schema
 from qbed.network.load import lab_from_source, load_cell, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan

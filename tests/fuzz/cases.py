@@ -24,7 +24,7 @@ Draw = Any
 Place = tuple[Any, Any]
 """A container and a key or an index in it."""
 
-REAL = {
+REAL: dict[str, Any] = {
     path.relative_to(ROOT / "labs").as_posix(): parse(path.read_text()).values
     for path in sorted((ROOT / "labs").glob("*/*.yml"))
 }
@@ -224,7 +224,7 @@ def labs(draw: Draw) -> Case:
 def campaigns(draw: Draw) -> Case:
     """Generate a campaign file and its lab file."""
     name = draw(st.sampled_from(sorted(CAMPAIGNS)))
-    tree, lab = (copy.deepcopy(REAL[file]) for file in (name, f"{name.partition('/')[0]}/lab.yml"))
+    tree, lab = copy.deepcopy(REAL[name]), copy.deepcopy(REAL[f"{name.partition('/')[0]}/lab.yml"])
     if "datacenter" in name or draw(st.integers(0, 3)):
         lab = {**copy.deepcopy(LABS["dumbbell/lab.yml"]), "name": "small"}
     for _ in range(draw(st.integers(1, 4))):

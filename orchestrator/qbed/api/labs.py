@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from qbed.base.cache import cache_folder
 from qbed.base.files import move
+from qbed.base.json_files import Row
 from qbed.lab.library import Entry, create, entries, find
 from qbed.network.load import load_lab, of_folder
 from qbed.network.resolve import ResolvedLab
@@ -29,10 +29,10 @@ class Lab:
     """A lab file, and the fields of it that are set from outside, by their paths (`links.default.rate`)."""
 
     file: Path
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Lab:
+    def of(cls, fields: Mapping[str, object] | None = None, /, **more: object) -> Lab:
         """A lab that is made in code: the fields of a lab file, as they would stand there. It is checked where it is
         used, with the messages that a file would have.
         """
@@ -47,7 +47,7 @@ class Lab:
                 move(beside, folder)
         return cls(file)
 
-    def set(self, settings: Mapping[str, Any] | None = None, /, **more: Any) -> Lab:
+    def set(self, settings: Mapping[str, object] | None = None, /, **more: object) -> Lab:
         """Return the lab with other values: `lab.set({"links.default.rate": "1 Gbit/s"}, duration="1 s")`."""
         return Lab(self.file, {**self.settings, **(settings or {}), **more})
 
@@ -65,7 +65,7 @@ class Lab:
         """The plan, as `qbed compile` prints it."""
         return compile_lab(self.resolved, seed)
 
-    def inspect(self, seed: int | None = None) -> dict[str, Any]:
+    def inspect(self, seed: int | None = None) -> Row:
         """Nodes, links, addresses and queues, as `qbed inspect --json` has them."""
         return summary(self.plan(seed))
 

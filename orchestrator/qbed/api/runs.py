@@ -15,7 +15,8 @@ import yaml
 
 from qbed.api.labs import Lab
 from qbed.base.errors import QbedError, nearest
-from qbed.base.json_files import read_json
+from qbed.base.json_files import Row, read_json
+from qbed.campaign.axes import Value
 from qbed.campaign.file import Campaign, campaign_of
 from qbed.claims.judge import Verdict
 from qbed.config.source import Source, parse
@@ -26,6 +27,9 @@ from qbed.substrates.rebuild import build_changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import plotly.graph_objects as go
+    import pyarrow as pa
 
     from qbed.claims.diff import Parting
     from qbed.claims.sql import Connection
@@ -46,12 +50,12 @@ class Run:
     folder: Path
 
     @cached_property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Row:
         """The content of campaign.json."""
         return RunFolder(self.folder).identity()
 
     @property
-    def axes(self) -> dict[str, list[Any]]:
+    def axes(self) -> dict[str, list[Value]]:
         """The matrix: the values of each axis."""
         return {axis["name"]: axis["values"] for axis in self.identity["matrix"]["axes"]}
 
@@ -71,7 +75,7 @@ class Run:
         (bad,) = self.sql("SELECT count(*) AS bad FROM all_cells WHERE status <> 'complete'").column("bad").to_pylist()
         return bad == 0 and all(verdict.as_expected for verdict in self.claims.values())
 
-    def sql(self, select: str) -> Any:
+    def sql(self, select: str) -> pa.Table:
         """A SELECT over the run's tables and its campaign's views, as claims ask: a pyarrow.Table."""
         import duckdb
 
@@ -83,7 +87,7 @@ class Run:
             except duckdb.Error as error:
                 raise QbedError(f"the SQL fails: {one_line(error)}") from None
 
-    def table(self, name: str) -> Any:
+    def table(self, name: str) -> pa.Table:
         """A whole table, or a view of the campaign's, each row with its cell's axes: a pyarrow.Table."""
         known = [*self.tables, "all_cells", *(view["name"] for view in self.identity.get("views", ()))]
         if name not in known:
@@ -99,7 +103,7 @@ class Run:
         return polars.from_arrow(self.sql(what) if " " in what.strip() else self.table(what))
 
     @cached_property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, go.Figure]:
         """The campaign's figures, or the usual ones: plotly's, by name. What cannot be drawn is left out."""
         from qbed.report import draw
 
@@ -111,7 +115,7 @@ class Run:
 
         return make_report(self.folder, images=images).page
 
-    def cells(self) -> Iterator[dict[str, Any]]:
+    def cells(self) -> Iterator[Row]:
         """The cells that have ended, as `qbed cells --json` has them: also while the run goes on."""
         from qbed.storage.listing import Listing
 
@@ -248,7 +252,7 @@ def prepared(
     return prepare(lab.file, replace(options, settings=settings), _campaign(lab, given))
 
 
-def _campaign(lab: Lab, given: Mapping[str, Any]) -> tuple[Campaign, Source]:
+def _campaign(lab: Lab, given: Mapping[str, object]) -> tuple[Campaign, Source]:
     """A campaign of code, read as a file would be: its mistakes have the same messages."""
     fields = {"question": f"What does the lab {lab.resolved.lab.name} do?", **given}
     text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from qbed.api.labs import Lab
 from qbed.api.runs import Run, run_options
 from qbed.base.errors import LabError
+from qbed.base.json_files import Row
 from qbed.lab.library import find
 from qbed.service import SERVER, TOKEN, connected
 
@@ -27,9 +28,9 @@ class Job:
     number: int
 
     @property
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Row:
         """The job's current status: `state`, `cells`, how many are `done`, `exit_status`, `request`."""
-        status: dict[str, Any] = self.client.get(f"/jobs/{self.number}")
+        status: Row = self.client.get(f"/jobs/{self.number}")
         return status
 
     def cancel(self) -> None:
@@ -41,7 +42,7 @@ class Job:
         *,
         out: str | Path | None = None,
         fresh: bool = False,
-        progress: Callable[[dict[str, Any]], None] | None = None,
+        progress: Callable[[Row], None] | None = None,
     ) -> Run:
         """Wait for its end, and bring its results into a run folder here. `progress` receives the service's events.
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from qbed.base.json_files import read_json, write_json
+from qbed.base.json_files import Row, read_json, write_json
 
 
 def cache_folder() -> Path:
@@ -17,7 +16,7 @@ def cache_folder() -> Path:
     return Path(named or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qbed")
 
 
-def read_cache(file: str) -> dict[str, Any]:
+def read_cache(file: str) -> Row:
     """Return all values in a cache file; none if it is missing or damaged."""
     try:
         value = read_json(cache_folder() / file)
@@ -26,7 +25,7 @@ def read_cache(file: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def write_cache(file: str, key: str, value: Any) -> None:
+def write_cache(file: str, key: str, value: object) -> None:
     """Store a value in a cache file; without effect if the folder is not writable."""
     with suppress(OSError):
         cache_folder().mkdir(parents=True, exist_ok=True)

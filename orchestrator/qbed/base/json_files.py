@@ -24,6 +24,8 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 """A value of a JSON file."""
 Row = dict[str, Any]
 """A JSON object."""
+Schema = dict[str, Any]
+"""A JSON Schema."""
 
 
 class SealError(ValueError):
@@ -39,12 +41,12 @@ def read_json(path: Path | str, max_bytes: int = LARGEST) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Write a JSON file atomically: to a temporary file that is then renamed."""
     _write(path, json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
 
 
-def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+def write_sealed(path: Path, value: Mapping[str, object]) -> None:
     """Write an object atomically as a sealed JSON file."""
     _write(path, sealed(value))
 
@@ -63,21 +65,21 @@ def _write(path: Path, content: bytes) -> None:
     move(temporary_path(path), path)
 
 
-def sealed(value: Mapping[str, Any]) -> bytes:
+def sealed(value: Mapping[str, object]) -> bytes:
     """Return the content of a sealed file."""
     assert value and SEAL not in value
     head = json.dumps(value, indent=2, sort_keys=True).encode().removesuffix(b"\n}")
     return head + _seal(head)
 
 
-def unsealed(content: bytes) -> dict[str, Any]:
+def unsealed(content: bytes) -> Row:
     """Return the object in a sealed file's content. `SealError` if any bit has changed."""
     length = len(_seal(b""))
     head, seal = content[:-length], content[-length:]
     if seal != _seal(head):
         raise SealError("is not what was written")
     try:
-        value: dict[str, Any] = json.loads(head + b"\n}")
+        value: Row = json.loads(head + b"\n}")
     except (ValueError, RecursionError):  # sealed by another program, but not JSON
         raise SealError("is not what was written") from None
     return value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -16,7 +16,7 @@ from qbed.config.overrides import parse_path
 from qbed.config.source import FieldPath, Source
 
 Value = str | int | float | bool
-Everywhere = Mapping[FieldPath, Mapping[str, Any]]
+Everywhere = Mapping[FieldPath, Mapping[str, object]]
 """By its place in the file: what is set in all cells (of a profile)."""
 
 
@@ -31,7 +31,7 @@ class Alternative(Part):
 
     name: Value
     """The name of the axis in the results."""
-    set: dict[str, Any]
+    set: dict[str, object]
     """The lab's fields that it sets."""
 
 
@@ -121,7 +121,7 @@ def check_axes(
     return wrong + list(_clashes(varying, at, source))
 
 
-def _settings(place: FieldPath, name: str, entry: AxisEntry) -> Iterator[tuple[FieldPath, str, Any]]:
+def _settings(place: FieldPath, name: str, entry: AxisEntry) -> Iterator[tuple[FieldPath, str, object]]:
     """Generate what an axis sets: position in the file, field, and the value of an alternative."""
     field = axis_field(name, entry)
     if field is not None:
@@ -156,7 +156,7 @@ class _Losing:
         self._leaves = [leaves(one.set) for one in alternatives(entry)]
         self._meaning = varied(self._leaves) if self._leaves else set()
 
-    def lost(self, path: FieldPath, value: Any) -> FieldPath | None:
+    def lost(self, path: FieldPath, value: object) -> FieldPath | None:
         if self._field is not None:
             mine = parse_path(self._field)
             return mine if within(path, mine) and path != mine else None

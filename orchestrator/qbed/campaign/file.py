@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema, field_validator, model_validator
 
@@ -138,7 +138,7 @@ class Profile(Part):
     """A profile with the default values of axes, fields and claims."""
     axes: dict[str, list[Value]] = Field(default_factory=dict)
     """By the axis' name: its values, or the names of its alternatives."""
-    set: dict[str, Any] = Field(default_factory=dict)
+    set: dict[str, object] = Field(default_factory=dict)
     """Fields of the lab."""
     seeds: SeedsUntil | None = None
     """Instead of a list of seeds, as the campaign's."""
@@ -161,7 +161,7 @@ class Campaign(Part):
     """The matrix: every combination is a cell."""
     seeds: SeedsUntil | None = None
     """How well to know a metric's mean, instead of a list of seeds: `until 5 % of goodput_bps, at most 40`."""
-    set: dict[str, Any] = Field(default_factory=dict)
+    set: dict[str, object] = Field(default_factory=dict)
     """Fields of the lab that hold in every cell."""
     profiles: dict[str, Profile] = Field(default_factory=dict)
     """Smaller and larger versions of the matrix."""
@@ -241,7 +241,7 @@ def _wrong(campaign: Campaign, source: Source) -> Iterator[str]:
         if part.seeds is not None and "seed" in part.axes:
             yield source.message((*place, "seeds"), "the axis `seed` has a list: expected one of the two", at_key=True)
     yield from _wrong_columns(campaign.axes, ("axes",), source)
-    everywhere: dict[FieldPath, dict[str, Any]] = {("set",): campaign.set} | {
+    everywhere: dict[FieldPath, dict[str, object]] = {("set",): campaign.set} | {
         ("profiles", name, "set"): profile.set for name, profile in campaign.profiles.items()
     }
     yield from check_axes(campaign.axes, everywhere, source)
@@ -270,7 +270,7 @@ def _wrong_columns(axes: Iterable[str], place: FieldPath, source: Source) -> Ite
 
 
 def _wrong_comparisons(
-    campaign: Campaign, everywhere: dict[FieldPath, dict[str, Any]], source: Source
+    campaign: Campaign, everywhere: dict[FieldPath, dict[str, object]], source: Source
 ) -> Iterator[str]:
     claims = [claim.name for claim in campaign.claims]
     for name, profile in campaign.profiles.items():

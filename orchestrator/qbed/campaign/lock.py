@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from qbed.base.errors import QbedError
 from qbed.base.json_files import read_json, write_json
@@ -92,7 +91,7 @@ def _short(trace: str | None) -> str:
     return "nothing" if trace is None else trace[:12]
 
 
-def _is_of_traces(value: Any, depth: int = 3) -> bool:
+def _is_of_traces(value: object, depth: int = 3) -> bool:
     if depth == 0:
         return isinstance(value, str)
     return isinstance(value, dict) and all(_is_of_traces(one, depth - 1) for one in value.values())

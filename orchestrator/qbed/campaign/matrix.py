@@ -9,10 +9,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
-from typing import Any
 
 from qbed.base.errors import LabError, QbedError, nearest
-from qbed.campaign.axes import FieldAxis, Value, alternatives, axis_field, column_name
+from qbed.campaign.axes import Alternative, AxisEntry, FieldAxis, Value, alternatives, axis_field, column_name
 from qbed.campaign.file import Campaign
 from qbed.campaign.overlaps import MISSING, Fields, fields, leaves, look, shown, untrue, varied, within, without
 from qbed.campaign.until import Until
@@ -35,7 +34,7 @@ class Axis:
 
     name: str
     values: tuple[Value, ...]
-    settings: tuple[Mapping[str, Any], ...]
+    settings: tuple[Mapping[str, object], ...]
     field: FieldPath | None = None
     """The field of an axis of values."""
     meaning: frozenset[FieldPath] = frozenset()
@@ -62,11 +61,11 @@ class Cell:
     number: int
     seed: int
     values: Mapping[str, Value]
-    settings: Mapping[str, Any]
-    promises: Mapping[FieldPath, tuple[str, Any]] = field(default_factory=dict)
+    settings: Mapping[str, object]
+    promises: Mapping[FieldPath, tuple[str, object]] = field(default_factory=dict)
     """The axis and the value for each field that the labels describe."""
 
-    def check(self, lab: Any) -> None:
+    def check(self, lab: object) -> None:
         """`LabError` if the lab's values, as they were validated, are not what the labels say."""
         for path, (axis, value) in self.promises.items():
             found = look(lab, path)
@@ -81,7 +80,7 @@ class Cell:
             self, settings={name: value for name, value in self.settings.items() if name != text}, promises={}
         )
 
-    def settings_of(self, lab: Any) -> dict[str, Any]:
+    def settings_of(self, lab: object) -> dict[str, object]:
         """Its settings as the lab has them (its values, as they were validated), whatever was asked for."""
         found = {text: look(lab, parse_path(text)) for text in self.settings}
         return {text: value for text, value in found.items() if value is not MISSING}
@@ -95,9 +94,9 @@ class Matrix:
     """All combinations of the axes; the last axis, the seed, moves fastest."""
 
     axes: tuple[Axis, ...]
-    common: Mapping[str, Any] = field(default_factory=dict)
+    common: Mapping[str, object] = field(default_factory=dict)
     """Fields that hold in every cell; an axis overrides them."""
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, object] = field(default_factory=dict)
     """Fields that hold whatever else is set: `--set`."""
     until: Until | None = None
     """How many of the seeds are run; all of them without it."""
@@ -122,7 +121,7 @@ class Matrix:
     def _cell(self, number: int, digits: Sequence[int]) -> Cell:
         settings = dict(self.common)
         values: dict[str, Value] = {}
-        promises: dict[FieldPath, tuple[str, Any]] = {}
+        promises: dict[FieldPath, tuple[str, object]] = {}
         places = list(zip(self.axes, digits, strict=True))
         for axis, digit in places:
             values[axis.name] = axis.shown(digit)
@@ -168,7 +167,7 @@ class Matrix:
     def numbers(self) -> list[QuantityColumn]:
         return quantity_columns((axis.name, axis.values) for axis in self.axes)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The whole matrix as JSON: what must be equal for a run to be continued."""
         axes = [{"name": axis.name, "values": axis.values, "set": axis.settings} for axis in self.axes]
         until = {} if self.until is None else {"until": str(self.until)}
@@ -180,7 +179,7 @@ def build_matrix(
     profile: str | None = None,
     *,
     seeds: list[int] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Matrix:
     """The matrix of a profile (None: the campaign as it stands).
 
@@ -192,22 +191,23 @@ def build_matrix(
     chosen = campaign.profile(profile)
     varied_axes, other = campaign.axes | chosen.compare, chosen.axes
     fixed = _fixed(settings or {})
+    given: list[object] | None = None if seeds is None else [*seeds]
     if ("seed",) in fixed:
         if seeds is not None:
             raise MatrixError("expected --seeds or `--set seed=N`, not both")
-        seeds = [fixed.pop(("seed",))]
+        given = [fixed.pop(("seed",))]
     plain = {path for name, entry in varied_axes.items() if (path := _field(name, entry)) is not None}
     axes = [_axis(name, entry, other.get(name), fixed, plain) for name, entry in varied_axes.items() if name != "seed"]
     campaign_seeds = campaign.axes.get("seed", [1])
-    until = None if seeds else chosen.seeds or (None if "seed" in other else campaign.seeds)
+    until = None if given else chosen.seeds or (None if "seed" in other else campaign.seeds)
     if until is not None:
-        seeds = [*range(1, until.most + 1)]
-    numbers = (
-        seeds or other.get("seed") or (campaign_seeds if isinstance(campaign_seeds, list) else campaign_seeds.values)
+        given = [*range(1, until.most + 1)]
+    numbers: Sequence[object] = (
+        given or other.get("seed") or (campaign_seeds if isinstance(campaign_seeds, list) else campaign_seeds.values)
     )
     if not all(isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32 for seed in numbers):
         raise MatrixError(f"seeds are whole numbers from 0 to {2**32 - 1}, got {_first(numbers)}")
-    unique: list[Any] = list(dict.fromkeys(numbers))
+    unique = [seed for seed in dict.fromkeys(numbers) if isinstance(seed, int)]
     axes.append(Axis("seed", tuple(unique), tuple({} for _ in unique)))
     cells = math.prod(len(axis.values) for axis in axes)
     if cells > MAX_CELLS:
@@ -217,14 +217,14 @@ def build_matrix(
     return Matrix(tuple(axes), without(common, fixed), {show_path(path): value for path, value in fixed.items()}, until)
 
 
-def _first(values: Sequence[Any]) -> str:
+def _first(values: Sequence[object]) -> str:
     """The beginning of a list."""
     return ", ".join(f"`{value}`" for value in values[:10]) + (
         f" and {len(values) - 10} more" if len(values) > 10 else ""
     )
 
 
-def _fixed(settings: Mapping[str, Any]) -> Fields:
+def _fixed(settings: Mapping[str, object]) -> Fields:
     found: Fields = {}
     for text, value in settings.items():
         try:
@@ -234,20 +234,21 @@ def _fixed(settings: Mapping[str, Any]) -> Fields:
     return found
 
 
-def _field(name: str, entry: Any) -> FieldPath | None:
+def _field(name: str, entry: AxisEntry) -> FieldPath | None:
     text = axis_field(name, entry)
     return None if text is None else parse_path(text)
 
 
-def _axis(name: str, entry: Any, other: list[Value] | None, fixed: Fields, plain: set[FieldPath]) -> Axis:
+def _axis(name: str, entry: AxisEntry, other: list[Value] | None, fixed: Fields, plain: set[FieldPath]) -> Axis:
     column, path = column_name(name), _field(name, entry)
     if path is None:
         return _alternatives(name, {one.name: one.set for one in alternatives(entry)}, other, fixed, plain)
-    values = tuple(other or (entry.values if isinstance(entry, FieldAxis) else entry))
+    listed = entry.values if isinstance(entry, FieldAxis) else entry
+    values = tuple(other or (value for value in listed if not isinstance(value, Alternative)))
     for above, value in sorted(fixed.items(), key=lambda item: len(item[0])):
         if within(path, above):
             given = look(value, path[len(above) :])
-            if given is MISSING or given is None or isinstance(given, dict | list):
+            if not isinstance(given, str | int | float):
                 raise MatrixError(f"{_asked(above, value)} leaves no value of {shown(path)} for the axis `{name}`")
             values = (given,)
         elif within(above, path):
@@ -258,7 +259,7 @@ def _axis(name: str, entry: Any, other: list[Value] | None, fixed: Fields, plain
 
 def _alternatives(
     name: str,
-    known: dict[Value, dict[str, Any]],
+    known: dict[Value, dict[str, object]],
     other: list[Value] | None,
     fixed: Fields,
     plain: set[FieldPath],
@@ -279,11 +280,11 @@ def _alternatives(
     return Axis(column_name(name), labels, kept, None, frozenset(meaning))
 
 
-def _asked(path: FieldPath, value: Any) -> str:
+def _asked(path: FieldPath, value: object) -> str:
     return f"--set {show_path(path)}={value}"
 
 
-def fingerprint(description: Mapping[str, Any]) -> str:
+def fingerprint(description: Mapping[str, object]) -> str:
     """A short hash of something described as JSON."""
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from qbed.config.overrides import parse_path
 from qbed.config.source import FieldPath, show_path
 
 MISSING = object()
-Fields = dict[FieldPath, Any]
+Fields = dict[FieldPath, object]
 
 
-def fields(settings: Mapping[str, Any]) -> Fields:
+def fields(settings: Mapping[str, object]) -> Fields:
     """By path instead of text; ValueError where a text is no path."""
     return {parse_path(text): value for text, value in settings.items()}
 
@@ -32,7 +31,7 @@ def within(inner: FieldPath, outer: FieldPath) -> bool:
     return inner[: len(outer)] == outer
 
 
-def look(tree: Any, path: Iterable[str | int]) -> Any:
+def look(tree: object, path: Iterable[str | int]) -> object:
     """A part of a value, or `MISSING`."""
     for part in path:
         known = dict(enumerate(tree)) if isinstance(tree, list) else tree
@@ -42,13 +41,13 @@ def look(tree: Any, path: Iterable[str | int]) -> Any:
     return tree
 
 
-def without(settings: Mapping[str, Any], replaced: Iterable[FieldPath]) -> dict[str, Any]:
+def without(settings: Mapping[str, object], replaced: Iterable[FieldPath]) -> dict[str, object]:
     """Those settings that are no part of what is set instead."""
     gone = list(replaced)
     return {text: value for text, value in settings.items() if not any(within(parse_path(text), path) for path in gone)}
 
 
-def leaves(settings: Mapping[str, Any]) -> Fields:
+def leaves(settings: Mapping[str, object]) -> Fields:
     """The single fields that settings give."""
     found: Fields = {}
     given: set[FieldPath] = set()
@@ -60,7 +59,7 @@ def leaves(settings: Mapping[str, Any]) -> Fields:
     return found
 
 
-def _leaves(path: FieldPath, value: Any) -> Iterator[tuple[FieldPath, Any]]:
+def _leaves(path: FieldPath, value: object) -> Iterator[tuple[FieldPath, object]]:
     inside = dict(enumerate(value)) if isinstance(value, list) else value
     if isinstance(inside, dict) and inside:
         for name, inner in inside.items():
@@ -69,7 +68,7 @@ def _leaves(path: FieldPath, value: Any) -> Iterator[tuple[FieldPath, Any]]:
         yield path, value
 
 
-def count_fields(settings: Mapping[str, Any]) -> int:
+def count_fields(settings: Mapping[str, object]) -> int:
     """How many single fields settings give."""
     return sum(1 for _ in _leaves((), settings))
 
@@ -81,7 +80,7 @@ def varied(alternatives: Sequence[Fields]) -> set[FieldPath]:
     return {path for path in every if any(one.get(path, MISSING) != first.get(path, MISSING) for one in alternatives)}
 
 
-def untrue(alternative: Fields, meaning: Iterable[FieldPath], path: FieldPath, value: Any) -> FieldPath | None:
+def untrue(alternative: Fields, meaning: Iterable[FieldPath], path: FieldPath, value: object) -> FieldPath | None:
     """A field of an alternative's meaning that it no longer has when `path` is set to `value` above it."""
     for leaf in sorted((leaf for leaf in meaning if within(leaf, path) or within(path, leaf)), key=str):
         given = look(value, leaf[len(path) :]) if within(leaf, path) else MISSING
@@ -97,7 +96,7 @@ class Setting:
     axis: str
     place: FieldPath
     path: FieldPath
-    value: Any = MISSING
+    value: object = MISSING
 
 
 def clash(one: Setting, other: Setting) -> bool:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.ma  # pyarrow imports it with its first array: import it before a cell's time is measured
+import numpy.typing as npt
 import pyarrow as pa
 
 from qbed.base.errors import QbedError
@@ -23,6 +23,8 @@ from qbed.telemetry.flow_samples import ABSENT, STATES
 from qbed.telemetry.tables import CELL_SCHEMAS, NAME, SCHEMAS, TableFile
 from qbed.telemetry.taps import INTEGRALS, SAMPLE_DTYPE, Records, spread
 
+Columns = Mapping[str, npt.NDArray[np.generic]]
+"""Arrays of equal length by the names of a record's fields."""
 SMALL_ROWS = 4096
 SERIES = "queue_series"
 _SAMPLED = [name for name in SAMPLE_DTYPE.names or () if name not in ("type", "length", "id", "zero")]
@@ -40,7 +42,7 @@ class CellFile(TableFile):
     def __init__(self, path: Path, *, wanted: bool = True) -> None:
         super().__init__(path, _STORED_SCHEMAS[path.stem], wanted=wanted)
 
-    def _write(self, table: Any) -> None:
+    def _write(self, table: pa.Table) -> None:
         if self._writer is None:
             compression = "zstd" if table.num_rows > SMALL_ROWS else None
             options = pa.ipc.IpcWriteOptions(compression=compression)
@@ -48,7 +50,7 @@ class CellFile(TableFile):
         self._writer.write_table(table)
 
 
-def read_cell(path: Path, number: int) -> Iterator[Any]:
+def read_cell(path: Path, number: int) -> Iterator[pa.Table]:
     """Read a `CellFile` as Arrow tables with `number` in the column `cell`; nothing if the file does not exist."""
     schema = SCHEMAS[path.stem]
     with contextlib.suppress(FileNotFoundError), pa.memory_map(str(path)) as file:
@@ -69,12 +71,12 @@ def count_samples(path: Path) -> int:
         return sum(len(steady) + int(steady.sum(dtype=np.int64)) for steady in batches)
 
 
-def stored_samples(records: Records, ports: list[str]) -> Any:
+def stored_samples(records: Records, ports: list[str]) -> pa.Table:
     """A table of a tap's samples for the `CellFile` of `queue_series`. `ports`: the queues' names."""
     return table_of(_STORED_SCHEMAS[SERIES], {"port": _ports(records, ports)}, records)
 
 
-def _spread(batch: Any) -> Iterator[Any]:
+def _spread(batch: pa.RecordBatch) -> Iterator[pa.Table]:
     records, ports = np.zeros(batch.num_rows, SAMPLE_DTYPE), batch.column("port")
     records["id"] = ports.indices.to_numpy()
     for name in _SAMPLED:
@@ -82,7 +84,7 @@ def _spread(batch: Any) -> Iterator[Any]:
     yield from series_of(records, ports.dictionary.to_pylist())
 
 
-def series_of(records: Records, ports: list[str]) -> Iterator[Any]:
+def series_of(records: Records, ports: list[str]) -> Iterator[pa.Table]:
     """Expand a tap's samples to rows of `queue_series` of one cell, in batches. `ports`: the queues' names.
 
     One record may stand for several intervals.
@@ -97,7 +99,7 @@ def series_of(records: Records, ports: list[str]) -> Iterator[Any]:
         yield table_of(CELL_SCHEMAS[SERIES], columns, samples)
 
 
-def flow_table(name: str, records: Records) -> Any:
+def flow_table(name: str, records: Records) -> pa.Table:
     """The samples of flows as a cell's table `name` (`tcp_info` or `rates`)."""
     schema = CELL_SCHEMAS[name]
     names = [item.name for item in schema if item.name not in ("flow", "time_ns", "state")]
@@ -109,7 +111,7 @@ def flow_table(name: str, records: Records) -> Any:
     return table_of(schema, columns, records)
 
 
-def columns_of(records: Records | Mapping[str, Any], ports: list[str]) -> dict[str, Any]:
+def columns_of(records: Records | Columns, ports: list[str]) -> dict[str, pa.Array | npt.NDArray[np.generic]]:
     """The columns that the tables of samples and of packets share."""
     return {
         "queue": records["id"].astype(np.int32),
@@ -118,11 +120,13 @@ def columns_of(records: Records | Mapping[str, Any], ports: list[str]) -> dict[s
     }
 
 
-def _ports(records: Records | Mapping[str, Any], ports: list[str]) -> Any:
+def _ports(records: Records | Columns, ports: list[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(records["id"].astype(np.int32)), pa.array(ports))
 
 
-def table_of(schema: Any, columns: dict[str, Any], records: Records | Mapping[str, Any]) -> Any:
+def table_of(
+    schema: pa.Schema, columns: Mapping[str, pa.Array | npt.NDArray[np.generic]], records: Records | Columns
+) -> pa.Table:
     """A table of `columns`; the schema's other columns are fields of the records."""
     arrays = []
     for item in schema:

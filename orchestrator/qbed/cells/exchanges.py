@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ _STATUS = ("complete", "running", "failed")
 _TIMES = ("connected_ns", "first_byte_ns", "end_ns")
 
 
-def exchanges(plan: Plan, path: Path) -> Iterator[Any]:
+def exchanges(plan: Plan, path: Path) -> Iterator[pa.Table]:
     """Generate Arrow tables of one cell's exchanges, in the order in which they ended."""
     names, labels = [node.name for node in plan.nodes], [workload.label for workload in plan.workloads]
     for records in read_exchanges(path):
@@ -46,5 +45,5 @@ def exchanges(plan: Plan, path: Path) -> Iterator[Any]:
         yield table_of(CELL_SCHEMAS["exchanges"], columns, records)
 
 
-def _named(indices: npt.NDArray[Any], names: list[str]) -> Any:
+def _named(indices: npt.NDArray[np.integer], names: list[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(indices.astype(np.int32)), pa.array(names))

@@ -9,14 +9,14 @@ claim or figure uses its numbers. A remarkable but consistent observation (a hos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from qbed.base.json_files import Row
 from qbed.cells.frames import lost_between
 from qbed.cells.wall_clock import examine_wall
 from qbed.network.frames import ETHERNET_BYTES
-from qbed.plan.model import Plan
+from qbed.plan.model import End, Plan
 from qbed.plan.ports import port_names
 from qbed.schemes.declaration import registry
 from qbed.telemetry.records import Counters, LinkCounters
@@ -58,7 +58,7 @@ class Evidence:
     bottleneck: str | None = None
     contradictions: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    details: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ def _locate_bottleneck(
     if waited:
         evidence.bottleneck = ports[ranking[0]]
 
-    def row(index: int) -> dict[str, Any]:
+    def row(index: int) -> Row:
         tap = summaries[index]
         busy = tap.sent_bytes * 8e9 / rates[index] / plan.duration_ns
         return {
@@ -371,7 +371,7 @@ def _locate_bottleneck(
             "marked": tap.marked_packets,
         }
 
-    def rows_where(test: Any) -> list[dict[str, Any]]:
+    def rows_where(test: Callable[[int], bool]) -> list[Row]:
         return [row(index) for index in ranking if test(index)][:MAX_SHOWN]
 
     at_hosts = [index for index in ranking if plan.queues[index].role == "host"]
@@ -399,9 +399,9 @@ def _offloads(plan: Plan) -> str:
     return f"tso at {', '.join(names[:MAX_SHOWN])}{more}" if names else "off"
 
 
-def _lost(plan: Plan, ports: list[str], counters: Counters) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _lost(plan: Plan, ports: list[str], counters: Counters) -> list[Row]:
+    rows: list[Row] = []
     for link, pair in zip(plan.links, counters.links, strict=True):
-        ends: tuple[tuple[Any, LinkCounters], ...] = ((link.a, pair.a), (link.b, pair.b))
+        ends: tuple[tuple[End, LinkCounters], ...] = ((link.a, pair.a), (link.b, pair.b))
         rows.extend({"link": ports[end.queue], "lost": counted.lost} for end, counted in ends if counted.lost)
     return rows[:MAX_SHOWN]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +32,13 @@ class Probes:
         self._last = np.full(len(rows), -2, np.int64)
         self._last_forward = np.zeros(len(rows), np.int64)
 
-    def batches(self, path: Path) -> Iterator[Any]:
+    def batches(self, path: Path) -> Iterator[pa.Table]:
         """Generate Arrow tables of the rows."""
         if path.exists():
             with open_regular(path) as stream:
                 yield from map(self._table, read_probes(stream))
 
-    def _table(self, records: npt.NDArray[np.void]) -> Any:
+    def _table(self, records: npt.NDArray[np.void]) -> pa.Table:
         place = np.searchsorted(self._numbers, records["flow"])
         known = self._numbers[np.minimum(place, len(self._numbers) - 1)] if len(self._numbers) else np.array([-1])
         if (unknown := records["flow"][known != records["flow"]]).size:

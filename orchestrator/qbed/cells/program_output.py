@@ -12,10 +12,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from qbed.base.files import MIB, open_regular
-from qbed.base.json_files import Row
+from qbed.base.json_files import Json, Row
 
 MAX_BYTES = 64 * MIB
 """Limit on one program's output that is parsed."""
@@ -38,7 +37,7 @@ class _Rows:
     record: int = 0
     rows: list[Row] = field(default_factory=list)
 
-    def add(self, value: dict[str, Any], path: str, element: int | None, depth: int = 0) -> None:
+    def add(self, value: dict[str, Json], path: str, element: int | None, depth: int = 0) -> None:
         if len(self.rows) >= MAX_ROWS:
             raise OutputError(f"it has more than {MAX_ROWS} records")
         numbers: dict[str, float] = {}
@@ -48,7 +47,7 @@ class _Rows:
 
     def _fields(
         self,
-        value: dict[str, Any],
+        value: dict[str, Json],
         before: str,
         path: str,
         numbers: dict[str, float],
@@ -68,9 +67,10 @@ class _Rows:
             elif inner is not None:
                 texts[name] = _plain(inner)
 
-    def _list(self, values: list[Any], path: str, name: str, texts: dict[str, str], depth: int) -> None:
-        if all(isinstance(one, dict) for one in values):
-            for element, one in enumerate(values):
+    def _list(self, values: list[Json], path: str, name: str, texts: dict[str, str], depth: int) -> None:
+        objects = [one for one in values if isinstance(one, dict)]
+        if len(objects) == len(values):
+            for element, one in enumerate(objects):
                 self.add(one, path, element, depth + 1)
         else:
             texts[name] = _plain(json.dumps(values))
@@ -97,10 +97,9 @@ def rows_of_json(text: str) -> list[Row]:
     return found.rows
 
 
-def _documents(text: str) -> Iterator[dict[str, Any]]:
-    whole: Any
+def _documents(text: str) -> Iterator[dict[str, Json]]:
     try:
-        whole = json.loads(text)
+        whole: Json = json.loads(text)
         documents = whole if isinstance(whole, list) else [whole]
     except (ValueError, RecursionError) as error:
         documents = [
@@ -112,9 +111,10 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
         yield document
 
 
-def _parse_line(number: int, line: str, document_error: Exception) -> Any:
+def _parse_line(number: int, line: str, document_error: Exception) -> Json:
     try:
-        return json.loads(line)
+        value: Json = json.loads(line)
+        return value
     except (ValueError, RecursionError):
         why = document_error if number == 1 else f"line {number}: `{line.strip()[:40]}`"
         raise OutputError(f"it is no JSON: {why}") from None

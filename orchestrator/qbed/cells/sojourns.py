@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ from qbed.telemetry.taps import Records
 QUANTILES = {"p50_ns": 0.5, "p99_ns": 0.99, "p999_ns": 0.999}
 
 
-def series(records: Records, ports: list[str]) -> Any:
+def series(records: Records, ports: list[str]) -> pa.Table:
     """Rows of `sojourn_series`."""
     columns = columns_of(records, ports)
     for name, values in class_columns(records["class"]).items():

@@ -9,7 +9,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path as File
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -145,9 +144,9 @@ def _store_flow_samples(plan: Plan, path: File, into: File) -> dict[str, str]:
     return {_TRACED_AS[name]: digest.hexdigest() for name, digest in traces.items()} if path.exists() else {}
 
 
-def _json_lines(table: Any) -> bytes:
+def _json_lines(table: pa.Table) -> bytes:
     """The rows as compact JSON objects, one a line: the form in which a trace covers flow samples."""
-    parts: list[Any] = []
+    parts: list[str | pa.Array] = []
     for name in table.column_names:
         texts = pc.fill_null(pc.cast(table[name].combine_chunks(), pa.string()), "null")
         if table.schema.field(name).type == pa.string():
@@ -172,7 +171,7 @@ def _sha256(path: File) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _write(into: File, table: str, batches: Iterable[Any]) -> None:
+def _write(into: File, table: str, batches: Iterable[pa.Table]) -> None:
     with CellFile(into / f"{table}.arrow") as file:
         for batch in batches:
             file.add(batch)
@@ -196,7 +195,7 @@ def _totals(plan: Plan, taps: _Taps, flows: _Flows, evidence: Evidence, counters
     }
 
 
-def _batches(name: str, rows: Iterator[Row], file: str) -> Iterator[Any]:
+def _batches(name: str, rows: Iterator[Row], file: str) -> Iterator[pa.Table]:
     while True:
         table = _table_of(name, itertools.islice(rows, BATCH_ROWS), file)
         if not table.num_rows:
@@ -204,7 +203,7 @@ def _batches(name: str, rows: Iterator[Row], file: str) -> Iterator[Any]:
         yield table
 
 
-def _table_of(name: str, rows: Iterable[Row], file: str) -> Any:
+def _table_of(name: str, rows: Iterable[Row], file: str) -> pa.Table:
     try:
         return pa.Table.from_pylist(list(rows), schema=tables.CELL_SCHEMAS[name])
     except (pa.ArrowException, *_MALFORMED) as error:
@@ -298,7 +297,7 @@ class _Flows:
             return None
         return self.totals["received_bytes"] * 8e9 / (self._active[1] - self._active[0])
 
-    def batches(self, path: File) -> Iterator[Any]:
+    def batches(self, path: File) -> Iterator[pa.Table]:
         return _batches("flows", map(self._row, read_rows(path)), path.name)
 
     def _row(self, record: Row) -> Row:
@@ -442,7 +441,7 @@ class _Taps:
     def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
         return CellFile(into / f"{table}.arrow", wanted=wanted)
 
-    def _events(self, records: Records) -> Any:
+    def _events(self, records: Records) -> pa.Table:
         columns = columns_of(records, self._ports)
         columns["op"] = pa.DictionaryArray.from_arrays(pa.array(records["op"].astype(np.int32)), pa.array(OPERATIONS))
         for name in ("saddr", "daddr"):
@@ -450,7 +449,7 @@ class _Taps:
             columns[name] = pa.Array.from_buffers(pa.binary(16), len(records), [None, data])
         return table_of(tables.CELL_SCHEMAS["queue_events"], columns, records)
 
-    def queues(self, counters: Counters) -> Any:
+    def queues(self, counters: Counters) -> pa.Table:
         """One row a queue: the tap's summary and histogram, and the scheme's statistics."""
         rows = (
             self._row(index, self.summaries.get(index, QueueSummary()), self.histograms.get(index), counters)
@@ -467,7 +466,7 @@ class _Taps:
             found.add(sojourn)
         return found
 
-    def queue_windows(self, counters: Counters) -> Any:
+    def queue_windows(self, counters: Counters) -> pa.Table:
         """One row for each queue and window."""
         rows = (
             named | self._row(index, summary, histogram, counters)

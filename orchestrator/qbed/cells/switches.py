@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
+from qbed.base.json_files import Row
 from qbed.plan.model import Plan
 from qbed.telemetry.records import SHELL_DROPS, Counters, SwitchCounters
 
@@ -18,7 +18,7 @@ _FAULTS = {
 """Reasons for drops that are faults."""
 
 
-def rows(plan: Plan, counters: Counters) -> Iterator[dict[str, Any]]:
+def rows(plan: Plan, counters: Counters) -> Iterator[Row]:
     """A row for each P4 switch; its drops by reason include those of the module that runs the program."""
     counts = ("ingress", "egress", "cloned", "replicated", "resubmitted", "recirculated")
     for node in plan.nodes:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
+from qbed.base.json_files import Row
 from qbed.cells.frames import examine_frames
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.plan.model import Plan
@@ -31,7 +31,7 @@ MAX_SHOWN = 5
 
 def examine_wall(
     plan: Plan, wall: Wall, slack: Callable[[int], int] = lambda sent: 0
-) -> tuple[list[str], list[str], dict[str, Any]]:
+) -> tuple[list[str], list[str], dict[str, object]]:
     """Contradictions (the run was not faithful), warnings, and details. `slack`: see `examine_frames`."""
     contradictions: list[str] = []
     warnings: list[str] = []
@@ -56,7 +56,7 @@ def examine_wall(
     return contradictions, warnings, details
 
 
-def only_late(row: Mapping[str, Any]) -> str | None:
+def only_late(row: Row) -> str | None:
     """The contradiction of a cell that is invalid only because the machine was late; None for all others.
 
     Such a cell may be valid in another run.
@@ -69,7 +69,7 @@ def only_late(row: Mapping[str, Any]) -> str | None:
 
 def _lateness(
     plan: Plan, wall: Wall, known: dict[str, NodeWall], contradictions: list[str], warnings: list[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     rtt_ns = shortest_rtt_ns(plan) * wall.dilation
     packet_ns = fastest_packet_ns(plan) * wall.dilation
     # On the host's kernel only the agent's deadlines are known: they delay starts of flows, not packets.
@@ -113,7 +113,7 @@ def _offloads(known: dict[str, NodeWall], contradictions: list[str]) -> None:
                 contradictions.append(f"{name}:{interface} has offloads on: {', '.join(counted.offloads)}")
 
 
-def _cpu(known: dict[str, NodeWall], warnings: list[str]) -> dict[str, Any]:
+def _cpu(known: dict[str, NodeWall], warnings: list[str]) -> dict[str, float | None]:
     wall_ns = max((node.wall_ns for node in known.values()), default=0)
     if not wall_ns:
         return {"cpu_share": None, "steal_share": None}

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -117,7 +116,7 @@ def _difference(begin: QueueSummary, end: QueueSummary, between: list[QueueSumma
     """The summary of the time between two bounds. `between`: the summaries at each bound after the first up to the
     last, whose maxima are since the previous bound.
     """
-    values: dict[str, Any] = {name: getattr(end, name) - getattr(begin, name) for name in SUMMARY_FIELDS}
+    values: dict[str, int] = {name: getattr(end, name) - getattr(begin, name) for name in SUMMARY_FIELDS}
     values |= {name: max(getattr(part, name) for part in between) for name in _MAXIMA}
     for name in _NOW:
         values |= {name: getattr(end, name), f"start_{name}": getattr(begin, name)}

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
+from qbed.base.json_files import Json, Row
 from qbed.campaign.axes import Value
 from qbed.campaign.bands import Band
 from qbed.campaign.file import Campaign
@@ -20,7 +20,7 @@ EXACTLY = Band()
 ROUNDING = 1e-12
 
 
-def compared(identity: Mapping[str, Any]) -> tuple[str, list[Value]]:
+def compared(identity: Row) -> tuple[str, list[Value]]:
     """The axis along which a run compares, and its values; no values if the profile does not compare."""
     axis = identity.get("compare", "")
     values: list[Value] = next((one["values"] for one in identity["matrix"]["axes"] if one["name"] == axis), [])
@@ -71,7 +71,7 @@ def _combine(values: list[Value], outcomes: list[Verdict], within: Mapping[str, 
     )
 
 
-def _differences(claim: str, measured: Mapping[str, list[Any]], within: Mapping[str, Band]) -> Iterator[str]:
+def _differences(claim: str, measured: Mapping[str, list[Json]], within: Mapping[str, Band]) -> Iterator[str]:
     for name, (first, *others) in measured.items():
         band = band_of(f"{claim}.{name}", within)
         for other in others:
@@ -79,12 +79,14 @@ def _differences(claim: str, measured: Mapping[str, list[Any]], within: Mapping[
                 yield f"{name} {_shown(first)} and {_shown(other)} (within {band})"
 
 
-def _is_close(first: Any, other: Any, band: Band) -> bool:
+def _is_close(first: Json, other: Json, band: Band) -> bool:
     """Compare with a tolerance for rounding: the order of summation depends on the order of the cells in the tables."""
-    if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in (first, other)):
-        return bool(first == other)
+    if isinstance(first, bool) or not isinstance(first, int | float):
+        return first == other
+    if isinstance(other, bool) or not isinstance(other, int | float):
+        return first == other
     return band.holds(first, other) or math.isclose(first, other, rel_tol=ROUNDING)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Json) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

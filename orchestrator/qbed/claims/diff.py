@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qbed.base.json_files import Row
 from qbed.claims.first_difference import (
@@ -22,7 +22,7 @@ from qbed.claims.first_difference import (
     first_sample,
     first_total,
 )
-from qbed.claims.sql import confined, quoted
+from qbed.claims.sql import SqlRow, confined, quoted
 from qbed.storage.identity import StoreError, read_identity
 from qbed.storage.run_folder import RunFolder
 
@@ -120,7 +120,7 @@ class Difference:
                 name = ", ".join(f"{axis}={value}" for axis, value in zip(self.axes, values, strict=True))
                 yield name, (number, other[values][0]), trace == other[values][1]
 
-    def _traces(self, connection: Connection, cells: Path) -> Iterator[tuple[tuple[Any, ...], tuple[int, str | None]]]:
+    def _traces(self, connection: Connection, cells: Path) -> Iterator[tuple[SqlRow, tuple[int, str | None]]]:
         """By its axes: a cell's number and trace."""
         wanted = [*self.axes, "cell", "trace_sha256"]
         described = connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(cells)]).description
@@ -143,7 +143,7 @@ class Difference:
         found += [Input(name, mine.get(name, "none"), yours.get(name, "none")) for name in (mine | yours)]
         return [one for one in found if one.one != one.other]
 
-    def _settings(self, run: int, number: int) -> dict[str, Any]:
+    def _settings(self, run: int, number: int) -> Row:
         """The settings of a cell, and where it ran."""
         sql = "SELECT settings, substrate, dilation FROM read_parquet(?) WHERE cell = ?"
         row = self._connections[run].execute(sql, [str(self._tables[run]["cells"]), number]).fetchone()
@@ -195,7 +195,7 @@ class Difference:
         return min((row[0] for row in rows if row is not None and row[0] is not None), default=None)
 
 
-def _made_of(identity: dict[str, Any]) -> dict[str, Any]:
+def _made_of(identity: Row) -> Row:
     toolchain = identity.get("toolchain", {})
     return {"lab file's sha256": str(identity.get("lab_sha256"))[:12]} | {
         f"toolchain's {name}": value for name, value in toolchain.items()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbed.base.json_files import Row
-from qbed.claims.sql import quoted
+from qbed.claims.sql import SqlRow, quoted
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
@@ -97,7 +97,7 @@ class CellTable:
         what = f"(time_ns - ({begin})) // {width_ns} AS slice, count(*), sum(hash({', '.join(map(quoted, names))}))"
         return {number: (count, total) for number, count, total in self.select(what, "GROUP BY slice").fetchall()}
 
-    def rows(self, names: list[str], rest: str) -> Iterator[tuple[Any, ...]]:
+    def rows(self, names: list[str], rest: str) -> Iterator[SqlRow]:
         if self.file is None:
             return
         cursor = self.select(", ".join(map(quoted, names)), rest)
@@ -117,12 +117,12 @@ def first_sample(name: str, tables: tuple[CellTable, CellTable]) -> Pair | None:
     return Pair(min(row["time_ns"] for row in (one, other) if row is not None), one, other)
 
 
-def _missing(names: list[str], mine: Counter[tuple[Any, ...]], yours: Counter[tuple[Any, ...]]) -> list[Row]:
+def _missing(names: list[str], mine: Counter[SqlRow], yours: Counter[SqlRow]) -> list[Row]:
     """The rows that only one of two cells has, in their order."""
     return [dict(zip(names, row, strict=True)) for row in (mine - yours).elements()]
 
 
-def _first_slice(tables: tuple[CellTable, CellTable], names: list[str]) -> list[list[tuple[Any, ...]]] | None:
+def _first_slice(tables: tuple[CellTable, CellTable], names: list[str]) -> list[list[SqlRow]] | None:
     """The rows of both in the first slice of lab time in which they differ. Nothing of their size stays in memory."""
     times = [time for table in tables for time in table.bounds()]
     if not times:
@@ -210,8 +210,8 @@ def _pairs(tables: tuple[CellTable, CellTable], key: tuple[str, ...]) -> Iterato
 
 
 def _merged(
-    one: Iterable[tuple[Any, ...]], other: Iterable[tuple[Any, ...]], key: Callable[[tuple[Any, ...]], Key]
-) -> Iterator[tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]]:
+    one: Iterable[SqlRow], other: Iterable[SqlRow], key: Callable[[SqlRow], Key]
+) -> Iterator[tuple[SqlRow | None, SqlRow | None]]:
     """Two sorted sequences, row beside row of the same key."""
     ones, others = iter(one), iter(other)
     mine, yours = next(ones, None), next(others, None)
@@ -227,11 +227,11 @@ def _merged(
             mine, yours = next(ones, None), next(others, None)
 
 
-def _named(names: list[str], row: tuple[Any, ...] | None) -> Row | None:
+def _named(names: list[str], row: SqlRow | None) -> Row | None:
     return None if row is None else dict(zip(names, row, strict=True))
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 

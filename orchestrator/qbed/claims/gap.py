@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from qbed.base import json_files
 from qbed.base.json_files import write_json
 from qbed.campaign.bands import METRICS, Band
 from qbed.claims.judge import connect
@@ -120,7 +120,7 @@ def _values(connection: Connection, sql: str) -> dict[int, float]:
     return {cell: float(value) for cell, value in connection.execute(sql).fetchall() if value is not None}
 
 
-def _evidence(connection: Connection) -> dict[int, dict[str, Any]]:
+def _evidence(connection: Connection) -> dict[int, json_files.Row]:
     rows = connection.execute("SELECT cell, status, error, contradictions, evidence FROM all_cells").fetchall()
     return {
         cell: {"status": status, "why": error or "; ".join(wrong or ()), **json.loads(text or "{}").get("wall", {})}
@@ -135,7 +135,7 @@ def _row(
     here: dict[int, float],
     there: dict[int, float],
     band: Band | None,
-    evidence: dict[int, dict[str, Any]],
+    evidence: dict[int, json_files.Row],
 ) -> Row:
     mine = [here[cell] for cell in cells if cell in here]
     theirs = [there[cell] for cell in cells if cell in there]
@@ -151,7 +151,7 @@ def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _cause(virtual: float | None, other: float | None, spread: float, evidence: Iterable[dict[str, Any]]) -> str:
+def _cause(virtual: float | None, other: float | None, spread: float, evidence: Iterable[json_files.Row]) -> str:
     """The first of what the evidence shows, from what certainly matters to what may."""
     found = list(evidence)
     bad = next((one for one in found if one["status"] != "complete"), None)

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from pydantic import BaseModel, ConfigDict
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from qbed.base.errors import QbedError
-from qbed.base.json_files import read_json
+from qbed.base.json_files import Json, Row, read_json
+from qbed.campaign.axes import Value
 from qbed.campaign.file import Campaign, Claim
 from qbed.campaign.until import STUDENT_95
 from qbed.claims.sql import Connection, checked, confined, first_rows, foreseen, one_line, quoted, text
@@ -67,14 +69,14 @@ class Verdict(BaseModel):
     why: str | None
     verdict: str
     reason: str | None = None
-    measured: dict[str, Any] = {}
+    measured: dict[str, JsonValue] = {}
 
     @property
     def as_expected(self) -> bool:
         return self.verdict in (self.expect, "not asked")
 
 
-def connect(run: Path, only: tuple[str, Any] | None = None) -> Connection:
+def connect(run: Path, only: tuple[str, Value] | None = None) -> Connection:
     """DuckDB with the macros and views of a merged run folder; `QbedError` if a view of the campaign's own fails.
 
     `only`: an axis and one of its values: as if the run had no other cells.
@@ -101,7 +103,7 @@ def connect_empty(columns: dict[str, str]) -> Connection:
 def _connect(
     axes: list[str],
     files: dict[str, Path],
-    cells: Any = None,
+    cells: pa.Schema | None = None,
     spill: Path | None = None,
     where: str = "",
     numbers: Iterable[str] = (),
@@ -148,7 +150,7 @@ def judge_all(
     for claim in campaign.claims:
         if not campaign.asks(claim, profile):
             only = ", ".join(claim.profiles or ())
-            outcome: dict[str, Any] = {"verdict": "not asked", "reason": f"only in {only}"}
+            outcome: Row = {"verdict": "not asked", "reason": f"only in {only}"}
         else:
             outcome = _ask(connection, claim)
             if gaps:
@@ -159,7 +161,7 @@ def judge_all(
     return verdicts
 
 
-def _ask(connection: Connection, claim: Claim) -> dict[str, Any]:
+def _ask(connection: Connection, claim: Claim) -> Row:
     try:
         names, rows = first_rows(connection, claim.sql, 2)
     except duckdb.Error as error:
@@ -176,7 +178,7 @@ def _ask(connection: Connection, claim: Claim) -> dict[str, Any]:
     return {"verdict": "holds" if holds else "refuted", "measured": measured}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> Json:
     """A value of DuckDB as JSON: decimals become numbers, whatever is unknown becomes text."""
     if isinstance(value, list):
         return [_plain(item) for item in value]

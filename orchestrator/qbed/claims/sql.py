@@ -13,13 +13,18 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from qbed.storage.run_folder import SPILL
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Connection = duckdb.DuckDBPyConnection
+SqlRow = tuple[Any, ...]
+"""A row of a result; its columns have the types of the query."""
 
 LIMIT_S = 300.0
 MEMORY, ON_DISK = "2GiB", "16GiB"
@@ -92,23 +97,23 @@ def foreseen() -> Iterator[None]:
 
 
 def first_rows(
-    connection: Connection, sql: str, most: int, parameters: list[Any] | None = None
-) -> tuple[list[str], list[tuple[Any, ...]]]:
+    connection: Connection, sql: str, most: int, parameters: list[object] | None = None
+) -> tuple[list[str], list[SqlRow]]:
     """The names of a SELECT's columns and its first rows; `duckdb.Error` if it is invalid or takes too long."""
     with foreseen(), _limit(connection):
         result = connection.execute(checked(sql), parameters or [])
         return [column[0] for column in result.description or ()], result.fetchmany(most)
 
 
-def arrow(connection: Connection, sql: str) -> Any:
+def arrow(connection: Connection, sql: str) -> pa.Table:
     """The result of a SELECT as an Arrow table; `duckdb.Error` if it is invalid or takes too long."""
     with foreseen(), _limit(connection):
         return connection.execute(checked(sql)).to_arrow_table()
 
 
 def all_rows(
-    connection: Connection, sql: str, parameters: list[Any] | None = None
-) -> tuple[list[str], list[tuple[Any, ...]]]:
+    connection: Connection, sql: str, parameters: list[object] | None = None
+) -> tuple[list[str], list[SqlRow]]:
     """The names of a SELECT's columns and all rows; `LimitError` beyond `MAX_ROWS`."""
     names, rows = first_rows(connection, sql, MAX_ROWS + 1, parameters)
     if len(rows) > MAX_ROWS:

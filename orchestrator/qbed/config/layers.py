@@ -2,18 +2,22 @@
 """Settings that several keys of a lab file give, each with the path of the field that it is from."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from qbed.config.selectors import is_glob
 from qbed.config.source import FieldPath
 
-Layer = dict[str, tuple[Any, FieldPath]]
+Layer = dict[str, tuple[object, FieldPath]]
 """Settings, each with the path of the field that gave it."""
 
 
-def layer(settings: Mapping[str, Any], path: FieldPath) -> Layer:
+def layer(settings: Mapping[str, object], path: FieldPath) -> Layer:
     """Return the settings of the key at `path`."""
     return {name: (value, (*path, name)) for name, value in settings.items()}
+
+
+def text_of(settings: Layer, name: str, default: str = "") -> str:
+    """Return a setting that is text."""
+    return str(settings[name][0]) if name in settings else default
 
 
 def rank(key: str) -> int:

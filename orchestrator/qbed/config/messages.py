@@ -3,12 +3,11 @@
 nearest valid name.
 """
 
-from typing import Any
-
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from qbed.base.errors import nearest
+from qbed.base.json_files import Schema
 from qbed.config.source import FieldPath, Source
 from qbed.config.units import shown
 
@@ -36,7 +35,7 @@ _BOUNDS = {
 }
 
 
-def explain(error: ValidationError, source: Source, schema: dict[str, Any]) -> list[str]:
+def explain(error: ValidationError, source: Source, schema: Schema) -> list[str]:
     """Return one message for each invalid field, in the file's order."""
     found: dict[FieldPath, tuple[tuple[int, int], str]] = {}
     for details in error.errors(include_url=False)[:MAX_ERRORS]:
@@ -52,22 +51,22 @@ def explain(error: ValidationError, source: Source, schema: dict[str, Any]) -> l
     return [message for _, message in sorted(found.values(), key=lambda entry: entry[0])]
 
 
-def _path(details: ErrorDetails, values: Any) -> FieldPath:
+def _path(details: ErrorDetails, values: object) -> FieldPath:
     """Return the field's path in the file: pydantic's location without the names of its types."""
     path: list[str | int] = []
     location = details["loc"]
     for index, part in enumerate(location):
         last = index == len(location) - 1
-        in_list = isinstance(values, list) and isinstance(part, int) and part < len(values)
-        if in_list or (isinstance(values, dict) and part in values):
-            values = values[part]
+        inside = dict(enumerate(values)) if isinstance(values, list) else values
+        if isinstance(inside, dict) and part in inside:
+            values = inside[part]
         elif not (last and details["type"] == "missing"):
             continue
         path.append(part)
     return tuple(path)
 
 
-def _text(details: ErrorDetails, path: FieldPath, schema: dict[str, Any]) -> str:
+def _text(details: ErrorDetails, path: FieldPath, schema: Schema) -> str:
     kind, value = details["type"], details["input"]
     context = details.get("ctx") or {}
     if kind == "extra_forbidden":
@@ -91,7 +90,7 @@ def _text(details: ErrorDetails, path: FieldPath, schema: dict[str, Any]) -> str
     return details["msg"][:1].lower() + details["msg"][1:] + f", got {shown(value)}"
 
 
-def fields_at(schema: dict[str, Any], path: FieldPath) -> list[str]:
+def fields_at(schema: Schema, path: FieldPath) -> list[str]:
     """Return the names of the fields that the JSON Schema allows at a path."""
     places = _alternatives(schema, schema)
     for part in path:
@@ -99,7 +98,7 @@ def fields_at(schema: dict[str, Any], path: FieldPath) -> list[str]:
     return sorted({name for place in places for name in place.get("properties", {})})
 
 
-def _step(schema: dict[str, Any], place: dict[str, Any], part: str | int) -> list[dict[str, Any]]:
+def _step(schema: Schema, place: Schema, part: str | int) -> list[Schema]:
     if isinstance(part, int):
         inner = place.get("items")
     else:
@@ -107,7 +106,7 @@ def _step(schema: dict[str, Any], place: dict[str, Any], part: str | int) -> lis
     return _alternatives(schema, inner) if isinstance(inner, dict) else []
 
 
-def _alternatives(schema: dict[str, Any], place: dict[str, Any]) -> list[dict[str, Any]]:
+def _alternatives(schema: Schema, place: Schema) -> list[Schema]:
     """Return a schema node with its references and alternatives resolved."""
     if "$ref" in place:
         return _alternatives(schema, schema["$defs"][place["$ref"].rpartition("/")[2]])

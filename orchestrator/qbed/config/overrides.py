@@ -6,7 +6,6 @@ general ones first, so that the more specific of two overlapping overrides takes
 import copy
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from qbed.base.errors import LabError
 from qbed.config.source import FieldPath, Source, show_path
@@ -29,10 +28,10 @@ def parse_path(text: str) -> FieldPath:
     return tuple(parts)
 
 
-def apply_overrides(source: Source, overrides: Mapping[str, Any]) -> None:
+def apply_overrides(source: Source, overrides: Mapping[str, object]) -> None:
     """Set each field in `source.values`. LabError for an impossible path; validation finds unknown names."""
     errors: list[str] = []
-    found: list[tuple[FieldPath, str, Any]] = []
+    found: list[tuple[FieldPath, str, object]] = []
     for text, value in overrides.items():
         try:
             found.append((parse_path(text), text, value))
@@ -50,7 +49,7 @@ def apply_overrides(source: Source, overrides: Mapping[str, Any]) -> None:
         raise LabError(errors)
 
 
-def _set(tree: Any, path: FieldPath, value: Any, done: FieldPath) -> Any:
+def _set(tree: object, path: FieldPath, value: object, done: FieldPath) -> object:
     """Return the tree with the field set. ValueError if the path leads into a scalar."""
     if not path:
         return value

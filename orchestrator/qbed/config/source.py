@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 from yaml._yaml import CParser
@@ -31,7 +30,7 @@ _LONGEST_SHOWN = 200  # characters of an override's value in a message
 class _Loader(Composer, CParser, Resolver):
     """Composes nodes with YAML 1.2 scalars, with a limited number and depth. libyaml's composer has no limits."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - an attribute of PyYAML's class
+    yaml_implicit_resolvers: dict[str, object] = {}  # noqa: RUF012 - an attribute of PyYAML's class
 
     def __init__(self, text: str) -> None:
         CParser.__init__(self, text)
@@ -39,9 +38,9 @@ class _Loader(Composer, CParser, Resolver):
         Resolver.__init__(self)
         self._nodes = self._depth = 0
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Return the next node, within the limits."""
-        mark: Any = getattr(self.peek_event(), "start_mark", None)
+        mark: yaml.Mark | None = getattr(self.peek_event(), "start_mark", None)
         self._nodes += 1
         if self._nodes > 2 * _MAX_VALUES:  # a field's name is a node, too
             raise yaml.MarkedYAMLError(problem=f"more than {_MAX_VALUES} values", problem_mark=mark)
@@ -83,10 +82,10 @@ class Source:
 
     file: str
     folder: Path
-    values: Any = None
+    values: object = None
     positions: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
     keys: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
-    axes: dict[FieldPath, Any] = field(default_factory=dict)
+    axes: dict[FieldPath, object] = field(default_factory=dict)
 
     def message(self, path: FieldPath, text: str, *, at_key: bool = False) -> str:
         """Return `file:line:column: field: text`. A field that is not in the file has the position of its nearest
@@ -158,7 +157,7 @@ def parse(text: str, file: str = "<text>", folder: Path | None = None) -> Source
     return source
 
 
-def scalar(text: str) -> Any:
+def scalar(text: str) -> object:
     """Parse one value as in the file (`--set field=value`)."""
     return parse(text, file="--set").values
 
@@ -174,7 +173,7 @@ class _Builder:
     def fill(self, root: yaml.Node) -> None:
         self.source.values = self.value(root, ())
 
-    def value(self, node: yaml.Node, path: FieldPath) -> Any:
+    def value(self, node: yaml.Node, path: FieldPath) -> object:
         self.source.positions[path] = _position(node)
         if isinstance(node, yaml.ScalarNode):
             self.reckon(node, path, len(node.value))
@@ -207,9 +206,9 @@ class _Builder:
         finally:
             self.open.remove(id(node))
 
-    def mapping(self, node: yaml.Node, path: FieldPath) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        merged: dict[str, Any] = {}
+    def mapping(self, node: yaml.Node, path: FieldPath) -> dict[str, object]:
+        result: dict[str, object] = {}
+        merged: dict[str, object] = {}
         for key_node, value_node in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 for mapping in self.merge_sources(value_node, path):
@@ -232,7 +231,7 @@ class _Builder:
                 raise self.refuse(item, path, "`<<` merges fields, so it needs a mapping")
             yield item
 
-    def scalar(self, node: yaml.ScalarNode, path: FieldPath) -> Any:
+    def scalar(self, node: yaml.ScalarNode, path: FieldPath) -> object:
         kind = node.tag.rpartition(":")[2]
         if kind == "null":
             return None

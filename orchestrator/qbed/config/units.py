@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, GetJsonSchemaHandler, PlainSerializer, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
@@ -96,7 +96,7 @@ class Amount:
         return self.value if self.unit == "bytes" else self.value * frame_bytes
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
             parse_amount, serialization=core_schema.to_string_ser_schema()
         )

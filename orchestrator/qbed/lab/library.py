@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qbed.base.errors import LabError, nearest
 from qbed.base.locations import labs_folder
@@ -69,21 +68,29 @@ def entries() -> Iterator[Entry]:
         folder = labs_folder() / name
         campaign = _values(folder / CAMPAIGN)
         others = tuple(sorted(path.name for path in folder.glob("*.yml") if path.name not in (LAB, CAMPAIGN)))
-        profiles = tuple(campaign.get("profiles") or ())
-        yield Entry(name, str(campaign.get("question", "")), profiles, _needs(_values(folder / LAB)), others)
+        question, profiles = str(campaign.get("question", "")), tuple(_profiles(campaign))
+        yield Entry(name, question, profiles, _needs(_values(folder / LAB)), others)
 
 
-def _needs(lab: dict[str, Any]) -> tuple[str, ...]:
+def _needs(lab: dict[str, object]) -> tuple[str, ...]:
     """Return the programs that a lab needs beyond qbed."""
     found = ["FRR"] if lab.get("routing") == "frr" else []
-    if any("qdisc" in settings for settings in (lab.get("switches") or {}).values() if isinstance(settings, dict)):
+    switches, programs = lab.get("switches"), lab.get("programs")
+    given = switches.values() if isinstance(switches, dict) else ()
+    if any("qdisc" in settings for settings in given if isinstance(settings, dict)):
         found.append("tc")
-    words = [program.get("run") for program in lab.get("programs") or () if isinstance(program, dict)]
+    listed = programs if isinstance(programs, list) else ()
+    words = [program.get("run") for program in listed if isinstance(program, dict)]
     firsts = [str(run).split()[0] for run in words if isinstance(run, str) and run.strip()]
     return (*found, *(dict.fromkeys(name for name in firsts if "/" not in name)))
 
 
-def _values(file: Path) -> dict[str, Any]:
+def _profiles(campaign: dict[str, object]) -> list[str]:
+    profiles = campaign.get("profiles")
+    return list(profiles) if isinstance(profiles, dict) else []
+
+
+def _values(file: Path) -> dict[str, object]:
     values = read(file).values if file.exists() else {}
     return values if isinstance(values, dict) else {}
 
@@ -113,7 +120,7 @@ def create(place: Path, like: Path) -> None:
         (beside / file.name).write_text(text)
         (beside / file.name).chmod(file.stat().st_mode & 0o777)
     campaign = _values(model / CAMPAIGN)
-    profiles = list(campaign.get("profiles") or ())
+    profiles = _profiles(campaign)
     (beside / "README.md").write_text(
         _README.format(
             title=place.name.replace("-", " ").capitalize(),

@@ -2,7 +2,7 @@
 """The lab file's typed model; `qbed.network.load` reads one."""
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -81,7 +81,7 @@ Topology: type[_OneTopology] = create_model(
 EVERY_PACKET = "every packet"
 
 
-def _word_or_duration(*words: str) -> Any:
+def _word_or_duration(*words: str) -> object:
     """A field's type: one of the words, or an interval in ns."""
     expected = " or ".join(f"`{word}`" for word in words)
 
@@ -98,7 +98,7 @@ def _word_or_duration(*words: str) -> Any:
         return interval
 
     return Annotated[
-        Any,
+        object,
         PlainValidator(parse),
         WithJsonSchema({"anyOf": [{"enum": list(words)}, {"type": "string", "pattern": pattern(DURATIONS)}]}),
     ]

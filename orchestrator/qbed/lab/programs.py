@@ -3,7 +3,7 @@
 
 import re
 import shlex
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
@@ -24,18 +24,13 @@ def _words(value: object) -> list[str]:
             value = shlex.split(value)
         except ValueError as error:
             raise ValueError(f"expected words as in a shell: {str(error).lower()}") from None
-    words = [
-        str(word) if isinstance(word, int | float) and not isinstance(word, bool) else word for word in _list(value)
-    ]
-    if not words or not words[0] or words[0].endswith("/") or not all(isinstance(word, str) for word in words):
+    given = value if isinstance(value, list) else []
+    words = [str(word) for word in given if isinstance(word, str | int | float) and not isinstance(word, bool)]
+    if not words or not words[0] or words[0].endswith("/") or len(words) < len(given):
         raise ValueError("expected a program and its arguments: `iperf3 -c h3`, or a list of words")
     if any("\0" in word for word in words):
         raise ValueError("expected words without the character NUL")
     return words
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _start(value: object) -> int | str:
@@ -51,7 +46,7 @@ Words = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]
 Start = Annotated[
-    Any,
+    int | str,
     PlainValidator(_start),
     WithJsonSchema({"anyOf": [{"enum": [BEFORE]}, {"type": "string", "pattern": pattern(DURATIONS)}]}),
 ]

@@ -58,6 +58,10 @@ Sysctls = Annotated[
 ]
 
 
+Given = dict[str, Any]
+"""Settings that a file gives, by their names."""
+
+
 class LinkFields(Strict):
     """A link's fields, of one direction or of both."""
 
@@ -78,7 +82,7 @@ class LinkFields(Strict):
     mtu: Annotated[Size | None, Field(examples=["1500 B"])] = None
     """The largest IP packet; both ends of a link have the same."""
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Given:
         """The fields that the file gives, without the structural ones of subclasses."""
         return {name: getattr(self, name) for name in LinkFields.model_fields if getattr(self, name) is not None}
 
@@ -104,7 +108,7 @@ class QueueSettings(Strict):
     qdisc: str | None = None
     """Instead of a scheme: any queueing discipline of the lab kernel in `tc`'s words, such as `fq_codel limit 100`."""
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Given:
         """The fields that the file gives, parameters included."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in values.items() if value is not None} | (self.model_extra or {})
@@ -125,7 +129,7 @@ class RecirculationSettings(Strict):
     buffer: Amount | None = None
     """Its longest queue; without it, as long as all that `abq` may hold, and 1000 packets for others."""
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Given:
         """The fields that the file gives."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
@@ -217,7 +221,7 @@ class ControllerSettings(Strict):
     forward: OnOff | None = None
     """Whether the queues on the way back are left out of the signal; `off` without it: they count, too."""
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Given:
         """The fields that the file gives, parameters included."""
         values = {name: getattr(self, name) for name in CONTROLLER_FIELDS}
         return {name: value for name, value in values.items() if value is not None} | (self.model_extra or {})
@@ -274,6 +278,6 @@ class HostSettings(Strict):
     the lab asks for and the lab runs undilated. In virtual time it is always the lab's.
     """
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Given:
         """The fields that the file gives."""
         return {name: getattr(self, name) for name in type(self).model_fields if getattr(self, name) not in (None, {})}

@@ -4,7 +4,7 @@
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +19,7 @@ from pydantic import (
 
 from qbed.base.errors import nearest
 from qbed.base.files import MIB, read_text
+from qbed.base.json_files import Schema
 from qbed.config.reach import ReachError, beneath
 from qbed.config.strict import Strict
 from qbed.config.units import LARGEST, Duration, PositiveDuration, PositiveRate, Size, between, format_size, shown
@@ -30,8 +31,9 @@ _WHOLE = re.compile("[0-9]{1,19}")
 
 
 def _names(value: object) -> list[str]:
-    names: list[Any] = value if isinstance(value, list) else [value]
-    if not names or not all(isinstance(name, str) for name in names):
+    given = value if isinstance(value, list) else [value]
+    names = [name for name in given if isinstance(name, str)]
+    if not names or len(names) < len(given):
         raise ValueError(
             f"expected a host such as `h1`, a glob, a range such as `h1..h10` or a list of these, got `{value}`"
         )
@@ -46,11 +48,11 @@ def _count_or_names(value: object) -> int | list[str]:
     return _names(value)
 
 
-_NAMES: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+_NAMES: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 Hosts = Annotated[list[str], BeforeValidator(_names), WithJsonSchema(_NAMES)]
 """Hosts by name, glob (`h*`), range (`h1..h10`), or a list of these."""
 CountOrHosts = Annotated[
-    Any,
+    int | list[str],
     PlainValidator(_count_or_names),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, *_NAMES["anyOf"]]}),
 ]
@@ -536,6 +538,8 @@ class Bursts(Paired, _Closed):
         return self
 
 
+Stream = Flow | Flows | Incast | Arrivals | Replay
+"""Workloads that have a transport."""
 Content = Flow | Flows | Incast | Arrivals | Replay | Requests | Bursts | Udp | Probes
 
 

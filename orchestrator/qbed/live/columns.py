@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 BINS = 500
 COLUMNS = 512
@@ -24,6 +25,7 @@ STEADY = ("steady", "steady_bytes")
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 Columns = dict[str, list[Any]]
+Array = npt.NDArray[Any]
 
 
 def width_of(duration_ns: int) -> int:
@@ -31,14 +33,14 @@ def width_of(duration_ns: int) -> int:
     return max(1, -(-duration_ns // BINS))
 
 
-def portions(steady: Any) -> list[slice]:
+def portions(steady: Array) -> list[slice]:
     """Parts of samples that represent about `_MAX_ROWS` columns of queues each. `steady`: the field of the samples."""
     wide = np.minimum(steady.astype(np.int64), COLUMNS) + 1
     ends = [*(np.flatnonzero(np.diff(wide.cumsum() // _MAX_ROWS)) + 1).tolist(), len(steady)]
     return [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def binned(queue: Any, samples: Mapping[str, Any], width_ns: int) -> Columns:
+def binned(queue: Any, samples: Mapping[str, Array], width_ns: int) -> Columns:
     """Samples by queue and column: the least and the most bytes in the queue, their mean, packets that left it (and
     their bytes), were dropped and marked. Empty if there are none.
     """
@@ -60,7 +62,7 @@ def binned(queue: Any, samples: Mapping[str, Any], width_ns: int) -> Columns:
     return _folded(rows, {name: given[name] for name in _SUMS})
 
 
-def _still(records: Mapping[str, Any], width_ns: int) -> dict[str, Any]:
+def _still(records: Mapping[str, Array], width_ns: int) -> dict[str, Array]:
     """The intervals behind records in which nothing happened, by the columns that they end in."""
     time, step, times, level = (
         records[name].astype(np.int64) for name in ("time_ns", "interval_ns", "steady", "steady_bytes")
@@ -71,9 +73,10 @@ def _still(records: Mapping[str, Any], width_ns: int) -> dict[str, Any]:
     of = np.repeat(np.arange(len(time)), columns)
     column = first[of] + np.arange(len(of)) - np.repeat(columns.cumsum() - columns, columns)
 
-    def ended(until: Any) -> Any:
-        """How many of them have ended by then."""
-        return np.clip((until - time[of]) // step[of], 0, times[of])
+    def ended(until: Array) -> Array:
+        """The number of intervals that have ended by then."""
+        count: Array = np.clip((until - time[of]) // step[of], 0, times[of])
+        return count
 
     ns = (ended((column + 1) * width_ns) - ended(column * width_ns)) * step[of]
     some = ns > 0
@@ -82,15 +85,15 @@ def _still(records: Mapping[str, Any], width_ns: int) -> dict[str, Any]:
     return {name: values[some] for name, values in found.items()}
 
 
-def _folded(rows: Mapping[str, Any], sums: Mapping[str, Any]) -> Columns:
+def _folded(rows: Mapping[str, Array], sums: Mapping[str, Array]) -> Columns:
     """Rows with the same queue and column put together; `sums` are of the first rows, the others have none. Without
     sorting: there are few columns at a time, so that each pair has a place in a grid.
     """
     first = rows["bin"].min()
     wide = int(rows["bin"].max() - first) + 1
     places = rows["queue"] * wide + (rows["bin"] - first)
-    keys: Any
-    used: Any
+    keys: Array
+    used: Array | slice
     size = (int(rows["queue"].max()) + 1) * wide
     if size > 8 * len(places) + 4096:  # a few rows, far apart
         keys, places = np.unique(places, return_inverse=True)
@@ -99,14 +102,14 @@ def _folded(rows: Mapping[str, Any], sums: Mapping[str, Any]) -> Columns:
         used = np.flatnonzero(np.bincount(places, minlength=size))
         keys = used
 
-    def total(values: Any) -> Any:
+    def total(values: Array) -> Array:
         return np.bincount(places[: len(values)], values, size)[used]
 
-    def whole(values: Any) -> list[int]:
+    def whole(values: Array) -> list[int]:
         with np.errstate(invalid="ignore"):  # a guest can write any number
             return list(total(values).astype(np.int64).tolist())
 
-    def extreme(how: np.ufunc, values: Any, start: int) -> Any:
+    def extreme(how: np.ufunc, values: Array, start: int) -> Array:
         found = np.full(size, start)
         how.at(found, places, values)
         return found[used]
@@ -130,7 +133,7 @@ class Flows:
         self._width_ns = width_ns
         self._known: set[int] = set()
 
-    def rates(self, flow: Any, time_ns: Any, bps: Any) -> Columns:
+    def rates(self, flow: Array, time_ns: Array, bps: Array) -> Columns:
         """Each flow's last rate in each column, from samples in the order of time. A negative rate is absent."""
         rows = np.flatnonzero((time_ns >= 0) & (time_ns < COLUMNS * self._width_ns) & (flow < 1 << 32))
         keys = flow[rows] * COLUMNS + time_ns[rows] // self._width_ns
@@ -144,7 +147,7 @@ class Flows:
         found = {"flow": keys // COLUMNS, "bin": keys % COLUMNS, "bps": values[shown].astype(np.int64)}
         return {name: values.tolist() for name, values in found.items()}
 
-    def _takes(self, flows: Any) -> Any:
+    def _takes(self, flows: Array) -> Array:
         """Which of these, grouped, are shown."""
         begins = np.flatnonzero(np.diff(flows, prepend=-1))
         takes = []

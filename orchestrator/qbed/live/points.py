@@ -86,14 +86,14 @@ class Queue:
         return {"node": self.node, "queue": self.port, "scheme": self.scheme}
 
 
-def queue_points(table: Any, origin: Origin, queues: list[Queue]) -> Points:
+def queue_points(table: pa.Table, origin: Origin, queues: list[Queue]) -> Points:
     """Rows of `queue_series`."""
     tags = [origin.tags | queue.tags for queue in queues]
     fields = {"t_us": _us(table["time_ns"]), **{name: _one(table[name]) for name in SAMPLE_FIELDS}}
     return Points("queue", tags, _one(table["queue"]), fields, _stretched(table["time_ns"]))
 
 
-def flow_points(table: Any, origin: Origin) -> Points:
+def flow_points(table: pa.Table, origin: Origin) -> Points:
     """Rows of `tcp_info` or `rates`, of the flows that are sent."""
     table = table.filter(pc.less(table["flow"], MAX_FLOWS))
     fields = {"t_us": _us(table["time_ns"])}
@@ -102,13 +102,13 @@ def flow_points(table: Any, origin: Origin) -> Points:
     return Points("flow", tags, _one(table["flow"]), fields, _stretched(table["time_ns"]))
 
 
-def queues_of(table: Any) -> list[Queue]:
+def queues_of(table: pa.Table) -> list[Queue]:
     """The queues that a cell's table `queues` names, by their index."""
     columns = (table[name].to_pylist() for name in ("node", "port", "discipline"))
     return [Queue(*row) for row in zip(*columns, strict=True)]
 
 
-def total_points(table: Any, origin: Origin) -> Iterator[Points]:
+def total_points(table: pa.Table, origin: Origin) -> Iterator[Points]:
     """Each queue's totals and its scheme's statistics, from the table `queues`."""
     queues = queues_of(table)
     rows = table.to_pylist()
@@ -123,7 +123,7 @@ def total_points(table: Any, origin: Origin) -> Iterator[Points]:
         yield _at_once("statistic", [tags[index] for index in mine], columns, origin)
 
 
-def result_points(row: Row, flows: Any, totals: Any, axes: list[str], origin: Origin) -> Points:
+def result_points(row: Row, flows: pa.Table, totals: pa.Table, axes: list[str], origin: Origin) -> Points:
     """A cell's numbers, once for each axis with its value there: any axis can be asked for, whatever a campaign's are.
 
     `row`: of `cells`; `flows` and `totals`: its tables, or None where it has none.
@@ -173,7 +173,7 @@ def _at_once(measurement: str, tags: list[dict[str, str]], fields: Mapping[str, 
     return Points(measurement, tags, pa.array(range(len(tags)), pa.int64()), fields, times)
 
 
-def _of_flows(flows: Any) -> Row:
+def _of_flows(flows: pa.Table) -> Row:
     took = flows["fct_ns"].drop_null().to_numpy() / 1e6
     rates = flows["goodput_bps"].drop_null().to_numpy()
     slow = flows["slowdown"].drop_null().to_numpy()
@@ -187,12 +187,12 @@ def _of_flows(flows: Any) -> Row:
     }
 
 
-def _late(evidence: Any) -> float | None:
+def _late(evidence: str) -> float | None:
     late = _wall(evidence, "late_p99_ns")
     return None if late is None else late / 1e3
 
 
-def _wall(evidence: Any, name: str) -> float | None:
+def _wall(evidence: str, name: str) -> float | None:
     """A number of the evidence of a cell on the wall clock."""
     import json
 
@@ -209,15 +209,15 @@ def _use(row: Row) -> float | None:
     return row["sent_bytes"] * 8e11 / room if room else None
 
 
-def _one(column: Any) -> Any:
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
 
-def _us(times: Any) -> Any:
+def _us(times: pa.Array) -> pa.Array:
     return pc.divide(pc.cast(_one(times), pa.float64()), 1e3)
 
 
-def _stretched(times: Any) -> Any:
+def _stretched(times: pa.Array) -> pa.Array:
     return pc.add(pc.multiply(_one(times), STRETCH), EPOCH_NS)

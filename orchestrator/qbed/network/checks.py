@@ -2,7 +2,6 @@
 """Checks across fields: names that do not exist, pairs without a path, contradictory numbers."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from qbed.base.errors import nearest
 from qbed.config.problems import Problems
@@ -11,7 +10,7 @@ from qbed.config.source import FieldPath
 from qbed.config.units import format_duration
 from qbed.lab.model import MAIN_WINDOW, Lab
 from qbed.lab.topology import Network, TopologyError
-from qbed.lab.workloads import Arrivals, Bursts, Incast, Paired, Probes, Replay, Requests
+from qbed.lab.workloads import Arrivals, Bursts, Content, Incast, Paired, Probes, Replay, Requests, Stream
 from qbed.network.changes import changes, too_late
 from qbed.network.frames import rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
@@ -200,7 +199,7 @@ class _Workloads:
         self.links, self.flows, self.probes = len(resolved.network.links), 0, 0
         self.connected: set[tuple[str, str]] = set()
 
-    def check(self, path: FieldPath, content: Any) -> None:
+    def check(self, path: FieldPath, content: Content) -> None:
         self._times(path, content)
         self._transport(path, content)
         before = len(self.problems.errors)
@@ -250,9 +249,9 @@ class _Workloads:
             text = f"{sockets} connections before the epoch; expected at most {MAX_EARLY}"
             self.problems.error((*path, "connect"), text)
 
-    def _transport(self, path: FieldPath, content: Any) -> None:
+    def _transport(self, path: FieldPath, content: Content) -> None:
         """Check for fields that the transport `rate` does not support, and that its packets have room for payload."""
-        if getattr(content, "transport", "") != "rate":
+        if not isinstance(content, Stream) or content.transport != "rate":
             return
         if content.tcp is not None:
             text = "the transport `rate` has no congestion control of TCP: not used; expected a host's `controller`"
@@ -267,7 +266,7 @@ class _Workloads:
             text = f"its packets have {headers} bytes of headers, which do not fit an MTU of"
             self.problems.error((*path, "transport"), f"{text} {self.resolved.smallest_mtu} bytes")
 
-    def _senders(self, path: FieldPath, content: Any, senders: Iterable[str]) -> None:
+    def _senders(self, path: FieldPath, content: Content, senders: Iterable[str]) -> None:
         """Check that each sender of the transport `rate` has a controller."""
         if getattr(content, "transport", "") != "rate":
             return
@@ -278,7 +277,7 @@ class _Workloads:
             text = f"the sender `{without[0]}` has no controller{more}: expected one, {example}"
             self.problems.error((*path, "transport"), text)
 
-    def _times(self, path: FieldPath, content: Any) -> None:
+    def _times(self, path: FieldPath, content: Content) -> None:
         end = self.lab.duration
         if content.start >= end:
             text = f"starts at {format_duration(content.start)}, after the lab's end at {format_duration(end)}"
@@ -289,7 +288,7 @@ class _Workloads:
         if stop is not None and stop > end:
             self.problems.warn((*path, "stop"), f"is after the lab's end at {format_duration(end)}")
 
-    def _names(self, path: FieldPath, content: Any) -> None:
+    def _names(self, path: FieldPath, content: Content) -> None:
         """Check that all hosts that a workload names exist."""
         if isinstance(content, Replay):
             self._replayed(path, content)

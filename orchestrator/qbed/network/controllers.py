@@ -7,14 +7,14 @@ other controllers have has no effect: `qbed.network.load` refuses it, unless an 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from qbed.base.errors import nearest
-from qbed.config.layers import Layer
+from qbed.config.layers import Layer, text_of
 from qbed.config.problems import Problems
 from qbed.config.source import FieldPath
-from qbed.lab.settings import CONTROLLER_FIELDS, ControllerSettings
+from qbed.lab.settings import CONTROLLER_FIELDS, ControllerSettings, Given
 from qbed.schemes.declaration import Controller, controllers
+from qbed.schemes.encoding import Value
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def check_controller(settings: ControllerSettings, path: FieldPath, problems: Pr
 
 def _unread_fields(settings: Layer) -> Iterator[tuple[str, str]]:
     """Return the fields that the controller does not have or need, each with a suggestion."""
-    controller = controllers().get(settings["name"][0]) if "name" in settings else None
+    controller = controllers().get(text_of(settings, "name")) if "name" in settings else None
     if controller is None:
         if "name" not in settings:
             yield from ((name, "there is no controller: not used; expected a `name` beside it") for name in settings)
@@ -67,7 +67,7 @@ class ControllerSpecs:
 
     def __init__(self, problems: Problems, in_use: bool) -> None:
         self.problems, self._in_use = problems, in_use
-        self._made: dict[Any, ControllerSpec | None] = {}
+        self._made: dict[object, ControllerSpec | None] = {}
 
     def get(self, settings: Layer, link_bps: int | None) -> ControllerSpec | None:
         """Return the controller of a host whose link has this rate; None if there is none, or the settings
@@ -86,7 +86,7 @@ class ControllerSpecs:
         return self._made[key]
 
     def _make(self, settings: Layer, link_bps: int | None) -> ControllerSpec | None:
-        controller = controllers().get(settings["name"][0]) if "name" in settings else None
+        controller = controllers().get(text_of(settings, "name")) if "name" in settings else None
         if controller is None:
             return None
         values = self._parameters(controller, settings)
@@ -98,13 +98,13 @@ class ControllerSpecs:
             given = [name for name in settings if name in values]
             self.problems.error(settings[given[-1] if given else "name"][1], str(error))
             return None
-        asked = {name: settings[name][0] for name in ("signal", "unit", "bits") if name in settings}
+        asked: Given = {name: settings[name][0] for name in ("signal", "unit", "bits") if name in settings}
         if asked.get("signal", "rtt") != "rtt" and "signal" not in controller.inputs:
             self.problems.warn(settings["signal"][1], f"the controller `{controller.name}` goes by no signal: not used")
         forward = settings["forward"][0] == "on" if "forward" in settings else False
         return ControllerSpec(controller.name, options, **asked, forward=forward)
 
-    def _parameters(self, controller: Controller, settings: Layer) -> dict[str, Any] | None:
+    def _parameters(self, controller: Controller, settings: Layer) -> dict[str, Value] | None:
         """Return the given parameters in base units; None if any is invalid."""
         values = {}
         complete = True

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from qbed.base.errors import LabError
 from qbed.config.source import Source, parse, read_whole
@@ -70,9 +69,10 @@ def _read(source: Source) -> _Found:
     return found
 
 
-def _group(topology: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    group: dict[str, Any] = (topology.get("groups") or {}).get(node.get("group")) or {}
-    return group
+def _group(topology: dict[str, object], node: dict[str, object]) -> dict[str, object]:
+    groups = topology.get("groups")
+    group = groups.get(node.get("group")) if isinstance(groups, dict) else None
+    return group or {}
 
 
 def _name(source: Source, given: object) -> str:
@@ -83,9 +83,10 @@ def _name(source: Source, given: object) -> str:
     return name
 
 
-def _read_link(source: Source, position: int, link: Any, names: dict[str, str], found: _Found) -> None:
+def _read_link(source: Source, position: int, link: object, names: dict[str, str], found: _Found) -> None:
     path = ("topology", "links", position)
-    ends = link.get("endpoints", [link["endpoint"]] if "endpoint" in link else None) if isinstance(link, dict) else None
+    fields = link if isinstance(link, dict) else {}
+    ends = fields.get("endpoints", [fields["endpoint"]] if "endpoint" in fields else None)
     if not isinstance(ends, list) or not ends:
         raise LabError([source.message(path, 'expected a link: `endpoints: ["a:eth1", "b:eth1"]`')])
     nodes = [end.get("node") if isinstance(end, dict) else str(end).partition(":")[0] for end in ends]
@@ -99,12 +100,13 @@ def _read_link(source: Source, position: int, link: Any, names: dict[str, str], 
     a, b = (names[str(node)] for node in nodes)
     if a == b:
         raise LabError([source.message(path, f"a link needs two nodes, got `{a}` twice")])
-    mtu = link.get("mtu")
+    mtu = fields.get("mtu")
     found.links.append((a, b, mtu if isinstance(mtu, int) else None))
 
 
 def _lab(path: Path, source: Source, found: _Found) -> str:
-    name = re.sub(r"[^a-z0-9-]+", "-", str(source.values.get("name", path.name.split(".")[0])).lower()).strip("-")
+    given = source.values.get("name") if isinstance(source.values, dict) else None
+    name = re.sub(r"[^a-z0-9-]+", "-", str(path.name.split(".")[0] if given is None else given).lower()).strip("-")
     file = " ".join(path.name.split())
     lines = [f"# Imported by qbed from {file}. What is marked `fill in` is a guess: a topology does not say it."]
     lines += [f"# Left out: {' '.join(text.split())}" for text in found.left_out]

@@ -14,7 +14,7 @@ from qbed.config.reach import ReachError, beneath, refuse_foreign
 from qbed.config.selectors import is_wide
 from qbed.config.source import FieldPath
 from qbed.config.units import format_duration
-from qbed.lab.programs import BEFORE, BUILT_IN, Program, unknown_names
+from qbed.lab.programs import BUILT_IN, Program, unknown_names
 
 MAX_BYTES, MAX_FILES, MAX_ENTRIES = MIB, 200, 2_000
 MAX_LAUNCHES = 10_000
@@ -51,7 +51,7 @@ class Launches:
         return Launch(program, tuple(nodes), self._files(path, program))
 
     def _times(self, path: FieldPath, program: Program) -> None:
-        start = 0 if program.start == BEFORE else program.start
+        start = program.start if isinstance(program.start, int) else 0
         if start >= self._duration_ns:
             end = format_duration(self._duration_ns)
             text = f"starts at {format_duration(start)}, after the lab's end at {end}"

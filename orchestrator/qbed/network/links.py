@@ -7,14 +7,14 @@ name < glob of one direction < one direction; within a kind, the later entry.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from qbed.base.errors import nearest
 from qbed.config.problems import Problems
 from qbed.config.selectors import is_glob, is_wide
 from qbed.config.source import FieldPath
 from qbed.config.units import format_size
-from qbed.lab.settings import LinkFields, LinkSettings
+from qbed.lab.settings import Given, LinkFields, LinkSettings
 from qbed.lab.topology import Network
 
 Side = Literal["a", "b"]
@@ -56,7 +56,7 @@ class _Entry:
 
     rank: int
     path: FieldPath
-    given: dict[str, Any]
+    given: Given
     targets: list[list[LinkEnd]]
     ends: Mapping[str, LinkFields] = field(default_factory=dict)
 

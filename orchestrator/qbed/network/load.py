@@ -11,7 +11,6 @@ file that have no effect because of an override are warnings.
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -27,7 +26,7 @@ from qbed.network.checks import check, check_network
 from qbed.network.resolve import ResolvedLab
 
 
-def load_lab(path: str | Path, overrides: Mapping[str, Any] | None = None) -> ResolvedLab:
+def load_lab(path: str | Path, overrides: Mapping[str, object] | None = None) -> ResolvedLab:
     """Read a lab file, or the `lab.yml` of a folder.
 
     `overrides` sets fields by path (`switches.default.scheme`, `workload[0].incast.senders`) before validation.
@@ -39,7 +38,7 @@ def load_lab(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Re
     return lab_from_source(source, overrides)
 
 
-def load_cell(source: Source, overrides: Mapping[str, Any]) -> ResolvedLab:
+def load_cell(source: Source, overrides: Mapping[str, object]) -> ResolvedLab:
     """Return the lab of one cell of a campaign, from a file that was checked by itself.
 
     An override that is unread in this cell may be read in others: it is in `ResolvedLab.unread`.
@@ -62,7 +61,7 @@ def of_folder(folder: Path, name: str = "lab.yml") -> Path:
 
 
 def lab_from_source(
-    source: Source, overrides: Mapping[str, Any] | None = None, *, of_campaign: bool = False
+    source: Source, overrides: Mapping[str, object] | None = None, *, of_campaign: bool = False
 ) -> ResolvedLab:
     """Return a lab from parsed YAML, without checking the file by itself."""
     if not isinstance(source.values, dict):

@@ -11,15 +11,15 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from qbed.base.errors import nearest
-from qbed.config.layers import Layer
+from qbed.config.layers import Layer, text_of
 from qbed.config.problems import Problems
 from qbed.config.source import FieldPath
 from qbed.config.units import Amount
 from qbed.lab.settings import QDISCS, QueueSettings
 from qbed.schemes.declaration import Scheme, default_scheme, plain_schemes, registry
+from qbed.schemes.encoding import Value
 
 CUSTOM = "custom"
 _WORD = re.compile(r"[A-Za-z0-9_.:,%+-]{1,64}")
@@ -30,14 +30,15 @@ class QueueSpec:
     """A queue: a scheme with its parameters in base units, or a qdisc with tc's arguments."""
 
     scheme: str
-    values: dict[str, Any]
+    values: dict[str, Value]
     tc: tuple[str, ...] | None = None
     child: "QueueSpec | None" = None
     """The child queue, if the scheme has one."""
 
     def buffer_bytes(self, frame_bytes: int) -> int:
         """Return the buffer in bytes; for a qdisc with tc's arguments an assumption (1000 frames)."""
-        buffer: Amount = self.values.get("buffer", Amount(1000, "packets"))
+        buffer = self.values.get("buffer", Amount(1000, "packets"))
+        assert isinstance(buffer, Amount)
         return buffer.in_bytes(frame_bytes)
 
 
@@ -74,7 +75,7 @@ def check_names(settings: QueueSettings, path: FieldPath, problems: Problems) ->
 
 def _unread_parameters(settings: Layer) -> Iterator[tuple[str, str]]:
     """The parameters that the queue's scheme does not have, and what to write instead."""
-    scheme = registry().get(settings["scheme"][0] if "scheme" in settings else default_scheme())
+    scheme = registry().get(text_of(settings, "scheme", default_scheme()))
     if scheme is None:
         return
     chosen = scheme.child.parameter if scheme.child is not None else ""
@@ -100,8 +101,8 @@ class Specs:
 
     def __init__(self, problems: Problems, order: Callable[[FieldPath], int]) -> None:
         self.problems, self._order = problems, order
-        self._made: dict[Any, QueueSpec | None] = {}
-        self._unread: dict[Any, dict[str, str]] = {}
+        self._made: dict[object, QueueSpec | None] = {}
+        self._unread: dict[object, dict[str, str]] = {}
 
     def get(self, settings: Layer, frame_bytes: int) -> QueueSpec | None:
         """Return the specification of a queue for frames of at most `frame_bytes`; None if the settings are invalid."""
@@ -121,7 +122,7 @@ class Specs:
 
     def _check_beside_qdisc(self, settings: Layer) -> None:
         """Refuse settings beside a `qdisc`; it replaces those of more general entries."""
-        text, at = settings["qdisc"]
+        text, at = str(settings["qdisc"][0]), settings["qdisc"][1]
         self.problems.read(at)
         kind = next(iter(text.split()), "pfifo")
         for name, (_, path) in settings.items():
@@ -140,8 +141,8 @@ class Specs:
             if "preset" in settings:
                 name, path = settings["preset"]
                 self.problems.error(path, f"`{name}` beside a `qdisc`: presets are a scheme's")
-            return self._custom(*settings["qdisc"])
-        name = settings["scheme"][0] if "scheme" in settings else default_scheme()
+            return self._custom(text_of(settings, "qdisc"), settings["qdisc"][1])
+        name = text_of(settings, "scheme", default_scheme())
         scheme = registry().get(name)
         if scheme is None:
             return None
@@ -185,12 +186,12 @@ class Specs:
             return None
         return QueueSpec(CUSTOM, {}, words)
 
-    def _parameters(self, scheme: Scheme, settings: Layer, inside: Scheme | None) -> dict[str, Any] | None:
+    def _parameters(self, scheme: Scheme, settings: Layer, inside: Scheme | None) -> dict[str, Value] | None:
         """Return the parameters in base units with defaults, including the child queue's; None if any is invalid."""
         values = scheme.defaults()
         complete = True
         if "preset" in settings:
-            name, path = settings["preset"]
+            name, path = text_of(settings, "preset"), settings["preset"][1]
             try:
                 values |= scheme.preset(name)
             except ValueError as error:
@@ -214,8 +215,9 @@ class Specs:
                 values[name] = parsed
         return values if complete else None
 
-    def _check_buffer(self, values: dict[str, Any], settings: Layer, frame_bytes: int) -> None:
-        buffer: Amount = values["buffer"]
+    def _check_buffer(self, values: dict[str, Value], settings: Layer, frame_bytes: int) -> None:
+        buffer = values["buffer"]
+        assert isinstance(buffer, Amount)
         if buffer.unit == "bytes" and buffer.value < frame_bytes and "buffer" in settings:
             text = f"expected room for one frame of {frame_bytes} bytes at least, got `{buffer}`"
             self.problems.error(settings["buffer"][1], text)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The resolved lab: the effective settings of every link end, queue and host, and the routes between them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
 
 from qbed.base.errors import nearest
 from qbed.config.layers import Layer, layer, rank
@@ -11,7 +10,7 @@ from qbed.config.problems import Problems, Unread
 from qbed.config.source import FieldPath, Source
 from qbed.config.units import Amount
 from qbed.lab.model import Lab
-from qbed.lab.settings import P4Engine
+from qbed.lab.settings import Given, P4Engine
 from qbed.lab.topology import Network
 from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
@@ -103,7 +102,7 @@ class ResolvedLab:
         return min((link.mtu for link in self.links), default=1500)
 
     @cached_property
-    def observed(self) -> dict[LinkEnd, Any]:
+    def observed(self) -> dict[LinkEnd, object]:
         """The modes in `observe.ports`, by link end."""
         ports = self.lab.observe.ports
         return {end: ports[key] for key in ports for end in self._directions(("observe", "ports", key), key)}
@@ -178,7 +177,8 @@ class ResolvedLab:
     def engines(self) -> dict[str, P4Engine]:
         """The P4 engine in containers of each switch for which the file names one."""
         settings = self._switch_settings[0]
-        return {name: settings[name]["engine"][0] for name in self.programs if "engine" in settings[name]}
+        found: Given = {name: settings[name]["engine"][0] for name in self.programs if "engine" in settings[name]}
+        return found
 
     @cached_property
     def switch_queues(self) -> dict[LinkEnd, QueueSpec]:
@@ -297,7 +297,7 @@ class ResolvedLab:
         """The queue of each link end."""
         return self.switch_queues | self.host_queues
 
-    def _queues(self, kind: str, settings: Any) -> dict[LinkEnd, QueueSpec]:
+    def _queues(self, kind: str, settings: Callable[[LinkEnd, str], Layer]) -> dict[LinkEnd, QueueSpec]:
         found: dict[LinkEnd, QueueSpec] = {}
         for end, node in self.ends(kind):
             spec = self._specs.get(settings(end, node), self.links[end[0]].mtu + ETHERNET_BYTES)
@@ -318,7 +318,7 @@ class ResolvedLab:
         node: str = getattr(self.network.links[end[0]], end[1])
         return node
 
-    def _named(self, path: FieldPath, key: str, names: Mapping[str, Any], kind: str) -> list[str]:
+    def _named(self, path: FieldPath, key: str, names: Mapping[str, object], kind: str) -> list[str]:
         if key == "default":
             if not names:
                 self.problems.error(path, f"the lab has no {kind}: expected no settings of one", at_key=True)
@@ -329,19 +329,19 @@ class ResolvedLab:
         return chosen
 
     @cached_property
-    def hosts(self) -> dict[str, dict[str, Any]]:
+    def hosts(self) -> dict[str, Given]:
         """The settings that the file gives for each host, and always `sysctls`, `queue` and `controller` (as layers).
 
         `kernel_at` is the field that sets the kernel.
         """
         names = self.network.hosts
-        nothing: dict[str, Any] = {"sysctls": {}, "queue": host_queue(), "controller": {}}
-        result: dict[str, dict[str, Any]] = {name: dict(nothing) for name in names}
+        nothing: Given = {"sysctls": {}, "queue": host_queue(), "controller": {}}
+        result: dict[str, Given] = {name: dict(nothing) for name in names}
         winners: dict[tuple[str, str], FieldPath] = {}
         for key in _merged(self.lab.hosts):
             settings = self.lab.hosts[key]
             path: FieldPath = ("hosts", key)
-            given = settings.given()
+            given: Given = settings.given()
             sysctls, queue = given.pop("sysctls", {}), given.pop("queue", None)
             controller = given.pop("controller", None)
             queue_layer: Layer = {}
@@ -366,7 +366,7 @@ class ResolvedLab:
         self._check_bursts(result)
         return result
 
-    def _check_bursts(self, hosts: dict[str, dict[str, Any]]) -> None:
+    def _check_bursts(self, hosts: dict[str, Given]) -> None:
         """Check the queues of hosts that send bursts: the segments of a burst that is being sent count in the qdisc's
         length, which distorts the decisions of schemes.
         """
@@ -374,7 +374,7 @@ class ResolvedLab:
             queue: Layer = settings["queue"]
             scheme, _ = queue.get("scheme", (None, ()))
             size, path = queue.get("buffer", (HOST_BUFFER, ("hosts",)))
-            long = size.unit == "packets" and size.value >= LEAST_BEHIND_BURSTS
+            long = isinstance(size, Amount) and size.unit == "packets" and size.value >= LEAST_BEHIND_BURSTS
             if settings.get("offload") == "tso" and not (scheme == default_scheme() and long):
                 _, at = queue.get("qdisc", queue.get("scheme", (None, path)))
                 at = path if scheme == default_scheme() else at
@@ -397,6 +397,6 @@ class ResolvedLab:
         return found
 
 
-def _merged(entries: Mapping[str, Any]) -> list[str]:
+def _merged(entries: Mapping[str, object]) -> list[str]:
     """Return the keys under `switches` or `hosts` in the order in which their settings are merged."""
     return sorted(entries, key=rank)

@@ -2,11 +2,11 @@
 """Unread settings: those that apply to nothing, and overrides for which every element has a more specific setting."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from qbed.config.problems import Problems
 from qbed.config.source import FieldPath
 from qbed.lab.programs import unread_arguments
+from qbed.lab.settings import ControllerSettings, QueueSettings
 from qbed.lab.workloads import Paired
 from qbed.network.pairs import select_hosts
 from qbed.network.resolve import ResolvedLab
@@ -60,15 +60,15 @@ def _given(resolved: ResolvedLab) -> Iterator[tuple[str, FieldPath]]:
         yield from (("switch", ("switches", key, name)) for name in switch.given())
     for key, host in lab.hosts.items():
         for name, value in host.given().items():
-            inside: Mapping[str, Any] = value if isinstance(value, dict) else {}
-            inside = value.given() if name in ("queue", "controller") else inside
+            inside: Mapping[str, object] = value if isinstance(value, dict) else {}
+            inside = value.given() if isinstance(value, QueueSettings | ControllerSettings) else inside
             path: FieldPath = ("hosts", key, name)
             yield from (("host", (*path, part)) for part in inside)
             if not inside and not (name in ("controller", "reflect") and not resolved.has_rate):
                 yield "host", path
 
 
-def _check_pairing(resolved: ResolvedLab, path: FieldPath, content: Any) -> None:
+def _check_pairing(resolved: ResolvedLab, path: FieldPath, content: object) -> None:
     """Check `pairing`, which applies to `from` and `to`; a permutation needs equal numbers of both."""
     if not isinstance(content, Paired) or content.pairing == "in order":
         return

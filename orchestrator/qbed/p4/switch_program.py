@@ -9,12 +9,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from qbed.base.files import MIB, read_text
-from qbed.config.layers import Layer
+from qbed.config.layers import Layer, text_of
 from qbed.config.problems import Problems
 from qbed.config.reach import ReachError, lab_program
 from qbed.config.source import FieldPath
 from qbed.config.units import Amount
-from qbed.lab.settings import SwitchSettings
+from qbed.lab.settings import RecirculationSettings, SwitchSettings
 from qbed.p4.entry import Entry, RecirculationPort, SettingError
 from qbed.p4.sources import Program, ProgramError, Table, load, scheme_program, with_programs
 from qbed.schemes.declaration import default_scheme
@@ -65,11 +65,9 @@ class Programs:
         if kind == "linux":
             return None
         if "program" in settings:
-            name, path = settings["program"]
-        elif "scheme" in settings:
-            name = settings["scheme"][0]
+            name, path = text_of(settings, "program"), settings["program"][1]
         else:
-            name = default_scheme()
+            name = text_of(settings, "scheme", default_scheme())
         if name not in self._read:
             self._read[name] = self._load(name, path)
         program = self._read[name]
@@ -112,7 +110,7 @@ class Script:
 
 def controller(settings: Layer, program: Program | None, problems: Problems) -> Script | None:
     """Return the controller of a switch with these settings; None if it has none, or after an error."""
-    name, path = settings.get("controller", ("off", ()))
+    name, path = text_of(settings, "controller", "off"), settings.get("controller", ("off", ()))[1]
     if name == "off" or program is None:
         return None
     try:
@@ -190,7 +188,7 @@ def recirculation_of(
         default = _DEFAULT_RECIRCULATION
     if default is None:
         return None
-    settings = setting[0].given() if setting is not None else {}
+    settings = setting[0].given() if setting is not None and isinstance(setting[0], RecirculationSettings) else {}
     if setting is not None:
         problems.read(setting[1])
     port = settings.get("port", default.port)

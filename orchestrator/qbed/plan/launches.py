@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from qbed.lab.programs import BEFORE, Program, filled
+from qbed.lab.programs import Program, filled
 from qbed.network.launches import Launch
 from qbed.network.resolve import ResolvedLab
 from qbed.plan import workload as p
@@ -45,7 +45,7 @@ def _launch(number: int, launch: Launch, node: int, built_in: dict[str, str], ep
         argv=argv,
         environment=variables | program.environment,
         folder=folder,
-        start_ns=-AHEAD_NS if program.start == BEFORE else program.start,
+        start_ns=program.start if isinstance(program.start, int) else -AHEAD_NS,
         stop_ns=program.stop,
         any_status=program.status == "any",
         output=program.output,

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernel settings of nodes: paths under /proc/sys and route metrics."""
 
-from typing import Any
-
+from qbed.lab.settings import Given
 from qbed.plan.model import Metrics
 
 _ECN = {"off": "0", "on": "1", "default": "2"}
@@ -72,7 +71,7 @@ def switch_sysctls(addressing: str, hash_seed: int) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def host_sysctls(settings: dict[str, Any], addressing: str, socket_buffer_bytes: int) -> dict[str, str]:
+def host_sysctls(settings: Given, addressing: str, socket_buffer_bytes: int) -> dict[str, str]:
     """A host's, from its settings; `socket_buffer_bytes` is what the longest path needs."""
     found = _common(addressing) | {
         "net/ipv4/ip_forward": "0",
@@ -98,7 +97,7 @@ def usual(sysctl: str) -> bool:
 _USUAL = frozenset(host_sysctls({"sysctls": {}}, "both", 0))
 
 
-def host_metrics(settings: dict[str, Any]) -> Metrics:
+def host_metrics(settings: Given) -> Metrics:
     """The metrics of a host's routes (RTAX_*)."""
     rto_min = settings.get("rto_min", 1)
     return Metrics(

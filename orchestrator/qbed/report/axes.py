@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+import plotly.graph_objects as go
+
+from qbed.campaign.axes import Value
 from qbed.storage.axis_values import parse_quantities
 
+Place = float | str | None
+"""Coordinate of a value: a number, or a category."""
 MAX_LABELS = 12
 """Limit on quantities that are labelled by their texts; with more, the axis has automatic ticks."""
 
@@ -15,11 +19,14 @@ MAX_LABELS = 12
 class AxisPositions:
     """The values of one axis of a figure. `known`: the campaign's order of them, if they are an axis'."""
 
-    def __init__(self, values: Iterable[Any], known: Sequence[Any] = ()) -> None:
+    def __init__(self, values: Iterable[Value | None], known: Sequence[Value] = ()) -> None:
         found = dict.fromkeys(value for value in values if value is not None)
-        self._at: dict[Any, float] | None = None
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in found):
-            self._at = {value: value for value in found}
+        numbers: dict[Value, float] = {
+            value: value for value in found if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+        self._at: dict[Value, float] | None = None
+        if len(numbers) == len(found):
+            self._at = numbers
         elif measured := parse_quantities(found):
             self._at = dict(zip(found, measured[1], strict=True))
         texts = {str(value): place for place, value in enumerate(known)}
@@ -34,14 +41,16 @@ class AxisPositions:
         """Whether the axis is metric, so that values may be connected by lines."""
         return self._at is not None
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: Value | None) -> Place:
         """The coordinate at which a value is drawn."""
-        return self._at.get(value) if self._at is not None else str(value)
+        if self._at is None:
+            return str(value)
+        return None if value is None else self._at.get(value)
 
-    def order(self, value: Any) -> int:
+    def order(self, value: Value) -> int:
         return self.values.index(value)
 
-    def prepare(self, figure: Any, axis: str = "x", *, side_by_side: bool = False) -> None:
+    def prepare(self, figure: go.Figure, axis: str = "x", *, side_by_side: bool = False) -> None:
         """Set the order of categories or the tick labels of the figure's axis."""
         update = figure.update_xaxes if axis == "x" else figure.update_yaxes
         texts = [str(value) for value in self.values]
@@ -52,10 +61,10 @@ class AxisPositions:
             update(tickmode="array", tickvals=[self._at[value] for value in self.values], ticktext=texts)
 
 
-def in_order(labels: Iterable[Any], known: Sequence[Any] = ()) -> list[Any]:
+def in_order(labels: Iterable[Value | None], known: Sequence[Value] = ()) -> list[Value | None]:
     """Sort distinct labels: quantities by size, values of an axis in its order, without text after a comma."""
     places = {str(value): place for place, value in enumerate(known)}
     found = list(dict.fromkeys(labels))
     if parse_quantities(found):
-        return AxisPositions(found).values
+        return [*AxisPositions(found).values]
     return sorted(found, key=lambda label: places.get(str(label).partition(", ")[0], len(places)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import TextIOBase
 from itertools import islice
 from pathlib import Path
-from typing import Any
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
@@ -59,7 +59,7 @@ def describe_verdict(verdict: Verdict) -> str:
 class _Xml:
     """Elements, one after the other. Text has no character that XML cannot have."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: TextIOBase) -> None:
         self._to = XMLGenerator(file, "utf-8", short_empty_elements=True)
         self._to.startDocument()
 

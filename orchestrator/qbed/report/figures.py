@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import duckdb
+import plotly.graph_objects as go
 
 from qbed.base.crash_report import describe_exception
+from qbed.campaign.axes import Value
 from qbed.campaign.file import ROWS, Figure
-from qbed.claims.sql import Connection, all_rows, one_line
+from qbed.claims.sql import Connection, SqlRow, all_rows, one_line
 from qbed.report import user_figures
 from qbed.report.axes import AxisPositions, in_order
 from qbed.report.style import Colours, faded, new_figure
@@ -50,7 +52,7 @@ class Drawing:
 
     name: str
     title: str
-    figure: Any = None
+    figure: go.Figure | None = None
     missing: str | None = None
 
 
@@ -59,7 +61,7 @@ class Artist:
     """Draws figures over the views of `claims.judge.connect`. `axes`: those with several values, in their order."""
 
     connection: Connection
-    axes: dict[str, list[Any]]
+    axes: dict[str, list[Value]]
     colours: Colours = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,16 +98,16 @@ class Artist:
         others = ((name, values) for name, values in self.axes.items() if name not in ("seed", series))
         return next((name for name, values in others if AxisPositions(values).measured), None)
 
-    def known(self, axis: str | None) -> list[Any]:
+    def known(self, axis: str | None) -> list[Value]:
         """The values of an axis in the campaign's order."""
         return self.axes.get(axis or "", [])
 
-    def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: list[object] | None = None) -> list[SqlRow]:
         return all_rows(self.connection, sql, parameters)[1]
 
     # --- the kinds ---
 
-    def queue(self, spec: Figure) -> Any:
+    def queue(self, spec: Figure) -> go.Figure | None:
         """Occupancy over time: the mean of each interval as a line, its extremes as a band; one cell a series."""
         series = self.series_of(spec)
         key = _key(series)
@@ -147,7 +149,7 @@ class Artist:
         points = self.rows(_FROM_SERIES, [SERIES_POINTS, cell, port])
         return points or self.rows(_FROM_EVENTS, [SERIES_POINTS, cell, port])
 
-    def _constant(self, cells: list[tuple[Any, ...]], spec: Figure) -> str:
+    def _constant(self, cells: list[SqlRow], spec: Figure) -> str:
         """The values of the other axes in the cells of a figure over time."""
         series = self.series_of(spec)
         others = [name for name in self.axes if name != series]
@@ -158,13 +160,13 @@ class Artist:
         where = ", ".join(f"{words(name)} {value}" for name, value in zip(others, values, strict=True))
         return f"port {spec.queue or cells[0][2]}; {where}; band: extremes"
 
-    def fct(self, spec: Figure) -> Any:
+    def fct(self, spec: Figure) -> go.Figure | None:
         return self._distribution(spec, "fct_ns / 1e6", "flow completion time (ms)")
 
-    def slowdown(self, spec: Figure) -> Any:
+    def slowdown(self, spec: Figure) -> go.Figure | None:
         return self._distribution(spec, "slowdown", "slowdown (FCT / ideal FCT)")
 
-    def _distribution(self, spec: Figure, value: str, title: str) -> Any:
+    def _distribution(self, spec: Figure, value: str, title: str) -> go.Figure | None:
         """A CDF for each series; with an `x` axis the 1st, 50th and 99th percentile along it."""
         if spec.x is not None:
             return self._percentiles(spec, value, title)
@@ -193,7 +195,7 @@ class Artist:
         figure.update_yaxes(range=[0, 1.01], tickformat=".0%")
         return figure
 
-    def _percentiles(self, spec: Figure, value: str, title: str) -> Any:
+    def _percentiles(self, spec: Figure, value: str, title: str) -> go.Figure | None:
         series, x = self.series_of(spec), spec.x
         key = _key(series)
         rows = self.rows(
@@ -221,16 +223,16 @@ class Artist:
         figure.update_yaxes(rangemode="tozero")
         return figure
 
-    def goodput(self, spec: Figure) -> Any:
+    def goodput(self, spec: Figure) -> go.Figure | None:
         return self._per_cell(spec, "goodput_bps / 1e9", "goodput (Gbit/s)")
 
-    def drops(self, spec: Figure) -> Any:
+    def drops(self, spec: Figure) -> go.Figure | None:
         return self._per_cell(spec, "dropped_packets", "dropped packets per cell")
 
-    def marks(self, spec: Figure) -> Any:
+    def marks(self, spec: Figure) -> go.Figure | None:
         return self._per_cell(spec, "marked_packets", "marked packets per cell")
 
-    def _per_cell(self, spec: Figure, value: str, title: str) -> Any:
+    def _per_cell(self, spec: Figure, value: str, title: str) -> go.Figure | None:
         """The mean over cells, with the smallest and the largest as whiskers: lines along `x`, bars without it."""
         series, x = self.series_of(spec), self.x_of(spec)
         key, along = _key(series), _key(x)
@@ -264,7 +266,7 @@ class Artist:
         figure.update_yaxes(rangemode="tozero")
         return figure
 
-    def waiting(self, spec: Figure) -> Any:
+    def waiting(self, spec: Figure) -> go.Figure | None:
         """The share of time that a queue was at most so long, from the exact histograms of all cells of a series."""
         sql = _WAITING.format(key=_key(self.series_of(spec)), where=spec.where or "true")
         rows = self.rows(sql, [spec.queue])
@@ -275,7 +277,7 @@ class Artist:
         figure = new_figure(subtitle, spec.x_title or "queue (KB)", spec.y_title or "share of time")
         return user_figures.shares(figure, found, self.colours, self.known(self.series_of(spec)))
 
-    def user_figure(self, spec: Figure) -> Any:
+    def user_figure(self, spec: Figure) -> go.Figure | None:
         """Rows of the campaign's own SQL."""
         names, found = all_rows(self.connection, spec.sql or "")
         if not set(ROWS[spec.kind]) <= set(names):
@@ -314,6 +316,9 @@ TITLES = {
     "marks": "ECN marks",
     "cdf": "Distribution",
 }
-_KINDS: dict[str, Any] = {kind: getattr(Artist, kind) for kind in TITLES if kind != "cdf"} | {"cdf": Artist.waiting}
+_KINDS: dict[str, Callable[[Artist, Figure], go.Figure | None]] = {
+    **{kind: getattr(Artist, kind) for kind in TITLES if kind != "cdf"},
+    "cdf": Artist.waiting,
+}
 USUAL = [Figure(kind=kind) for kind in ("queue", "fct", "goodput", "drops", "marks")]
 """The figures of a campaign that names none."""

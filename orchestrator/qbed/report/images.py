@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+import plotly.graph_objects as go
 import plotly.io
 
 from qbed.base.files import move
@@ -47,7 +47,7 @@ def draw_images(
     return images, []
 
 
-def _drawn(figure: Any, kind: str, style: Style) -> bytes:
+def _drawn(figure: go.Figure, kind: str, style: Style) -> bytes:
     """The file's content. A browser that does not answer, as happens now and then, is ended, and another one asked."""
     scope = plotly.io.kaleido.scope
     if scope is not None and scope.mathjax is not None:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import jinja2
@@ -19,11 +18,12 @@ from plotly.offline import get_plotlyjs
 from pydantic import ValidationError
 
 from qbed.base.crash_report import describe_exception
-from qbed.base.json_files import read_json
+from qbed.base.json_files import Json, Row, read_json
+from qbed.campaign.axes import Value
 from qbed.campaign.file import Figure
 from qbed.claims.compare import compared
 from qbed.claims.judge import Verdict, connect, read_verdicts
-from qbed.claims.sql import Connection, one_line
+from qbed.claims.sql import Connection, SqlRow, one_line
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.images import FORMATS, draw_images, write
 from qbed.report.style import SCREEN, Style
@@ -69,7 +69,7 @@ def make_report(run: Path, *, images: bool | Images = True, advance: Callable[[s
         raise StoreError(f"{run} is damaged: its tables do not fit together: {one_line(error)}") from None
 
 
-def _make(run: Path, identity: dict[str, Any], images: Images | None, advance: Callable[[str], None]) -> Made:
+def _make(run: Path, identity: Row, images: Images | None, advance: Callable[[str], None]) -> Made:
     made = Made(run / "report.html")
     if not has_checksums(run):
         made.problems.append(f"{run} {NO_CHECKSUMS}")
@@ -94,12 +94,12 @@ def draw(run: Path) -> list[Drawing]:
         return _drawings(run, identity, Artist(connection, _axes(identity)))
 
 
-def _axes(identity: dict[str, Any]) -> dict[str, list[Any]]:
+def _axes(identity: Row) -> dict[str, list[Value]]:
     """Those with several values."""
     return {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"] if len(axis["values"]) > 1}
 
 
-def _drawings(run: Path, identity: dict[str, Any], artist: Artist) -> list[Drawing]:
+def _drawings(run: Path, identity: Row, artist: Artist) -> list[Drawing]:
     try:
         specs = [Figure.model_validate(item) for item in identity["figures"]]
     except ValidationError as error:
@@ -112,9 +112,7 @@ def _drawings(run: Path, identity: dict[str, Any], artist: Artist) -> list[Drawi
     return drawings
 
 
-def _draw_each(
-    run: Path, identity: dict[str, Any], axes: dict[str, list[Any]], specs: Sequence[Figure]
-) -> list[Drawing]:
+def _draw_each(run: Path, identity: Row, axes: dict[str, list[Value]], specs: Sequence[Figure]) -> list[Drawing]:
     """Each figure for each value of the axis along which the run compares; none if there is no such axis."""
     compare, values = compared(identity)
     others = {name: shown for name, shown in axes.items() if name != compare}
@@ -138,9 +136,7 @@ def _rename(drawings: list[Drawing]) -> None:
             drawing.name = f"{drawing.name}-{seen[drawing.name]}"
 
 
-def _render(
-    run: Path, identity: dict[str, Any], connection: Connection, drawings: list[Drawing], artist: Artist
-) -> str:
+def _render(run: Path, identity: Row, connection: Connection, drawings: list[Drawing], artist: Artist) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("qbed", "report"),
         autoescape=True,
@@ -168,7 +164,7 @@ def _render(
     )
 
 
-def _provenance(file: Path) -> dict[str, Any]:
+def _provenance(file: Path) -> Row:
     """The content of meta.json; empty if it is missing or damaged, because nothing else depends on it."""
     try:
         found = read_json(file)["provenance"]
@@ -177,7 +173,7 @@ def _provenance(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _figure(drawing: Drawing) -> dict[str, Any]:
+def _figure(drawing: Drawing) -> dict[str, str | None]:
     data = None
     if drawing.figure is not None:
         try:
@@ -190,7 +186,7 @@ def _figure(drawing: Drawing) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def tally(verdicts: list[Verdict]) -> dict[str, Any]:
+def tally(verdicts: list[Verdict]) -> dict[str, int | dict[str, int]]:
     """How many claims were asked, came out as expected and did not, and how many had which verdict."""
     asked = [verdict for verdict in verdicts if verdict.verdict != "not asked"]
     good = sum(verdict.as_expected for verdict in asked)
@@ -198,7 +194,7 @@ def tally(verdicts: list[Verdict]) -> dict[str, Any]:
     return {"asked": len(asked), "good": good, "bad": len(asked) - good, "verdicts": dict(counted.most_common())}
 
 
-def _dicts(connection: Connection, sql: str) -> list[dict[str, Any]]:
+def _dicts(connection: Connection, sql: str) -> list[Row]:
     result = connection.execute(sql)
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
@@ -220,7 +216,7 @@ def _cells(connection: Connection, axes: list[str], colours: dict[str, str]) -> 
 
 
 def _cell(
-    start: tuple[Any, ...], error: str | None, wrong: list[str], bottleneck: str | None, done: int, flows: int,
+    start: SqlRow, error: str | None, wrong: list[str], bottleneck: str | None, done: int, flows: int,
     goodput: float | None, *counts: int,
 ) -> list[str]:  # fmt: skip
     known = [str(value) for value in start]
@@ -230,7 +226,7 @@ def _cell(
     return [*known, bottleneck or "\u2013", f"{number(done)} / {number(flows)}", rate, *map(number, counts)]
 
 
-def _queues(connection: Connection) -> list[dict[str, Any]]:
+def _queues(connection: Connection) -> list[Row]:
     """The queues where packets waited, were dropped or marked, over all complete cells; the longest wait first."""
     return _dicts(
         connection,
@@ -243,7 +239,7 @@ def _queues(connection: Connection) -> list[dict[str, Any]]:
     )
 
 
-def _remarks(connection: Connection) -> list[dict[str, Any]]:
+def _remarks(connection: Connection) -> list[Row]:
     """Warnings and contradictions with how many cells have them and the first of these."""
     return _dicts(
         connection,
@@ -263,12 +259,12 @@ def label(name: str) -> str:
     return " ".join(words)
 
 
-def as_asked(measured: dict[str, Any], sql: str) -> list[tuple[str, Any]]:
+def as_asked(measured: dict[str, Json], sql: str) -> list[tuple[str, Json]]:
     """A claim's numbers in the order in which its SQL names them."""
     return sorted(measured.items(), key=lambda item: sql.find(item[0]))
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """A measured value, short: four significant digits, thousands apart."""
     if value is None:
         return "-"

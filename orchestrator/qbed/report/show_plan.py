@@ -2,7 +2,6 @@
 """Human-readable form of a plan for `qbed inspect`: plain data and tables."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from rich.table import Table
 
@@ -10,7 +9,7 @@ from qbed.base.json_files import Row
 from qbed.config.units import format_duration, format_rate, format_size
 from qbed.p4.entry import Entry, plan_number
 from qbed.p4.switch_program import FORWARDING
-from qbed.plan.model import Link, Plan
+from qbed.plan.model import End, Link, Plan
 from qbed.plan.pipeline import Pipeline, RecirculationPort
 from qbed.plan.queue import ChildQdisc, KernelQdisc, Queue, TcQdisc
 from qbed.plan.workload import (
@@ -31,7 +30,7 @@ from qbed.plan.workload import (
 from qbed.schemes.declaration import Scheme, controllers, registry
 
 
-def summary(plan: Plan) -> dict[str, Any]:
+def summary(plan: Plan) -> Row:
     """Nodes, links, queues, workloads and table entries of P4 switches, one row each, with units in the text."""
     peers = _peers(plan)
     programs = {"programs": list(_programs(plan))} if plan.p4 else {}
@@ -52,7 +51,7 @@ def tables(plan: Plan) -> list[Table]:
     """The summary as one table for each kind; a large lab's rows are elided in the middle."""
     data = summary(plan)
     title = f"{data['lab']}: {data['duration']}, seed {data['seed']}, {data['memory']} of memory"
-    found: list[Any] = []
+    found: list[Table] = []
     for kind in ("nodes", "programs", "links", "queues", "workloads"):
         rows: list[Row] = data.get(kind, [])
         if not rows:
@@ -137,7 +136,7 @@ def _link(plan: Plan, link: Link) -> Row:
     }
 
 
-def _both(link: Link, show: Any) -> str:
+def _both(link: Link, show: Callable[[End], str]) -> str:
     """One text if both ends are equal, otherwise those of a and b."""
     a, b = show(link.a), show(link.b)
     return str(a) if a == b else f"{a} / {b}"

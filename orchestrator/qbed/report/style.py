@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any
 
 import plotly.graph_objects as go
+from plotly.basedatatypes import BaseTraceType
 
 PALETTE = ("#004E8A", "#EE873F", "#008662", "#790022", "#EBCB4F", "#B23222", "#D65FBC", "#13C5F4", "#00245D")
 """Nine colours whose lightnesses are all apart by a twelfth of the way from black to white, so that a grey print keeps
@@ -120,7 +120,7 @@ def faded(colour: str, alpha: float) -> str:
     return f"rgba({red},{green},{blue},{alpha})"
 
 
-def new_figure(subtitle: str, x_title: str, y_title: str) -> Any:
+def new_figure(subtitle: str, x_title: str, y_title: str) -> go.Figure:
     """An empty figure. Its title is not in it: pages break lines as they are wide, images as they are (`styled`)."""
     figure = go.Figure(layout={"template": TEMPLATE, "meta": {"subtitle": subtitle}})
     figure.update_xaxes(title_text=x_title)
@@ -128,7 +128,7 @@ def new_figure(subtitle: str, x_title: str, y_title: str) -> Any:
     return figure
 
 
-def styled(figure: Any, title: str, style: Style) -> Any:
+def styled(figure: go.Figure, title: str, style: Style) -> go.Figure:
     """A copy for an image in a style, with its title where the style has one."""
     made, scale = go.Figure(figure), style.scale
     lines = style.title(title, made.layout.meta["subtitle"])
@@ -172,7 +172,7 @@ def styled(figure: Any, title: str, style: Style) -> Any:
     return made
 
 
-def _scale(trace: Any, scale: float) -> None:
+def _scale(trace: BaseTraceType, scale: float) -> None:
     """Lines, symbols and whiskers in proportion to the letters."""
     for part, names in (("line", ("width",)), ("marker", ("size",)), ("error_y", ("thickness", "width"))):
         for name in names if part in trace else ():

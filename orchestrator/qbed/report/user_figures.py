@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import accumulate, groupby
 from typing import Any
 
+import plotly.graph_objects as go
+
+from qbed.campaign.axes import Value
 from qbed.campaign.file import Figure
-from qbed.report.axes import AxisPositions, in_order
+from qbed.report.axes import AxisPositions, Place, in_order
 from qbed.report.style import DASHES, SHADES, Colours, faded, new_figure
 
 
@@ -18,21 +21,21 @@ from qbed.report.style import DASHES, SHADES, Colours, faded, new_figure
 class Row:
     """A row as a figure takes it; what its SQL does not give is None."""
 
-    x: Any
+    x: Value | None
     y: Any
-    z: Any
-    low: Any
-    high: Any
-    weight: Any
-    series: Any
+    z: float | None
+    low: float | None
+    high: float | None
+    weight: float | None
+    series: Value | None
 
     @classmethod
-    def of(cls, columns: dict[str, Any]) -> Row:
+    def of(cls, columns: Mapping[str, Any]) -> Row:
         found = {name: columns.get(name) for name in cls.__dataclass_fields__}
         return cls(**{name: float(one) if isinstance(one, Decimal) else one for name, one in found.items()})
 
 
-def draw(spec: Figure, rows: list[Row], colours: Colours, axes: Sequence[list[Any]]) -> Any:
+def draw(spec: Figure, rows: list[Row], colours: Colours, axes: Sequence[list[Value]]) -> go.Figure:
     """`axes`: the values of the campaign's axes, each in its order."""
     figure = new_figure("", spec.x_title or "", spec.y_title or "")
     orders = (_order((row.series for row in rows), axes), _order((row.x for row in rows), axes))
@@ -53,14 +56,19 @@ def draw(spec: Figure, rows: list[Row], colours: Colours, axes: Sequence[list[An
     return figure
 
 
-def _order(values: Iterable[Any], axes: Sequence[list[Any]]) -> list[Any]:
+def _order(values: Iterable[Value | None], axes: Sequence[list[Value]]) -> list[Value]:
     """The axis that these are values of, in its order; with what follows a comma."""
     found = {str(value).partition(", ")[0] for value in values if value is not None}
     return next((axis for axis in axes if found and found <= {str(value) for value in axis}), [])
 
 
 def _lines(
-    spec: Figure, figure: Any, rows: list[Row], places: AxisPositions, colours: Colours, labels: list[Any]
+    spec: Figure,
+    figure: go.Figure,
+    rows: list[Row],
+    places: AxisPositions,
+    colours: Colours,
+    labels: list[Value | None],
 ) -> None:
     kinds: list[str] = []
     for label in labels:
@@ -79,27 +87,27 @@ def _lines(
 
 
 def _trace(
-    spec: Figure, figure: Any, rows: list[Row], places: AxisPositions, look: tuple[str, str, str, Colours]
+    spec: Figure, figure: go.Figure, rows: list[Row], places: AxisPositions, look: tuple[str, str, str, Colours]
 ) -> None:
     """One series. `look`: its name, whose colour it has, its dash."""
     name, first, dash, colours = look
     colour, symbol = colours[first], colours.symbol(first)
-    values: list[Any] = [row.y for row in rows]
+    values = [row.y for row in rows]
     lows, highs = [row.low for row in rows], [row.high for row in rows]
-    common: dict[str, Any] = {"name": name, "showlegend": bool(name), "legendgroup": name}
+    common: dict[str, object] = {"name": name, "showlegend": bool(name), "legendgroup": name}
     if spec.kind == "bar":
         numbers = not any(isinstance(row.x, str) for row in rows)
         common["x"] = [places(row.x) if numbers else str(row.x) for row in rows]
         figure.add_bar(y=values, error_y=whiskers(values, lows, highs), marker={"color": colour}, **common)
         return
-    common["x"] = [places(row.x) for row in rows]
+    common["x"] = along = [places(row.x) for row in rows]
     if spec.kind == "scatter" or not places.measured:
         spread = whiskers(values, lows, highs)
         marker = {"size": 8, "color": colour, "symbol": symbol}
         figure.add_scatter(y=values, error_y=spread, mode="markers", marker=marker, **common)
         return
-    shape: Any = "hv" if spec.kind == "steps" else "linear"
-    band(figure, common["x"], lows, highs, (colour, name, shape))
+    shape = "hv" if spec.kind == "steps" else "linear"
+    band(figure, along, lows, highs, (colour, name, shape))
     line = {"color": colour, "width": 2.4, "dash": dash, "shape": shape}
     few = spec.kind == "line" and len(rows) <= MAX_SYMBOLS
     mode = "lines+markers" if few else "lines"
@@ -110,7 +118,13 @@ MAX_SYMBOLS = 60
 """A line of more points is one without symbols, which would hide it."""
 
 
-def band(figure: Any, places: list[Any], lows: list[Any], highs: list[Any], look: tuple[str, str, Any]) -> None:
+def band(
+    figure: go.Figure,
+    places: Sequence[Place],
+    lows: Sequence[float | None],
+    highs: Sequence[float | None],
+    look: tuple[str, str, str],
+) -> None:
     """The area between `low` and `high`, where both are known."""
     colour, name, shape = look
     points = list(zip(places, lows, highs, strict=True))
@@ -124,18 +138,25 @@ def band(figure: Any, places: list[Any], lows: list[Any], highs: list[Any], look
             figure.add_scatter(y=high, line=line, fill="tonexty", fillcolor=faded(colour, 0.18), **common)
 
 
-def whiskers(values: Sequence[Any], lows: Sequence[Any], highs: Sequence[Any]) -> dict[str, Any] | None:
+def whiskers(
+    values: Sequence[float | None], lows: Sequence[float | None], highs: Sequence[float | None]
+) -> dict[str, object] | None:
     """From the lowest to the highest; where these are one (a single seed), there is none."""
-    spread = [None not in row and row[2] > row[1] for row in zip(values, lows, highs, strict=True)]
+    spread = [
+        None if value is None or low is None or high is None or high <= low else (high - value, value - low)
+        for value, low, high in zip(values, lows, highs, strict=True)
+    ]
     if not any(spread):
         return None
     # Plotly draws a whisker of no length for a null, and none for what is no number.
-    up = [high - value if wide else "none" for value, high, wide in zip(values, highs, spread, strict=True)]
-    down = [value - low if wide else "none" for value, low, wide in zip(values, lows, spread, strict=True)]
+    up = ["none" if lengths is None else lengths[0] for lengths in spread]
+    down = ["none" if lengths is None else lengths[1] for lengths in spread]
     return {"type": "data", "array": up, "arrayminus": down, "thickness": 1.2, "width": 4}
 
 
-def shares(figure: Any, rows: list[tuple[Any, Any, Any]], colours: Colours, known: Sequence[Any]) -> Any:
+def shares(
+    figure: go.Figure, rows: Sequence[tuple[Value | None, Value, float]], colours: Colours, known: Sequence[Value]
+) -> go.Figure:
     """Cumulated weights over values, a step at each. `rows`: series, value, weight."""
     for label in in_order((row[0] for row in rows), known):
         mine = sorted((row[1:] for row in rows if row[0] == label), key=lambda row: row[0])
@@ -156,7 +177,9 @@ def shares(figure: Any, rows: list[tuple[Any, Any, Any]], colours: Colours, know
     return figure
 
 
-def _heatmap(figure: Any, spec: Figure, rows: list[Row], places: tuple[AxisPositions, AxisPositions]) -> Any:
+def _heatmap(
+    figure: go.Figure, spec: Figure, rows: list[Row], places: tuple[AxisPositions, AxisPositions]
+) -> go.Figure:
     """One field a pair of x and y, darker the smaller it is; what has no row stays empty."""
     wide, high = places
     fields = {(row.x, row.y): row.z for row in rows}
@@ -173,6 +196,6 @@ def _heatmap(figure: Any, spec: Figure, rows: list[Row], places: tuple[AxisPosit
     return figure
 
 
-def _fields(axis: AxisPositions) -> list[Any]:
+def _fields(axis: AxisPositions) -> list[Place]:
     """Quantities stand side by side: fields between `32 KB` and `1 MB` would be as wide as these are apart."""
     return [str(value) if isinstance(value, str) else axis(value) for value in axis.values]

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from qbed import __version__
 from qbed.base.errors import LabError
-from qbed.base.json_files import write_json
+from qbed.base.json_files import Row, write_json
 from qbed.campaign.axes import column_name
 from qbed.campaign.file import Campaign, load_campaign
 from qbed.campaign.lock import Kernel, Lock, LockError
@@ -82,7 +82,7 @@ class Experiment:
     campaign: Campaign
     profile: str | None
     task: Task
-    identity: dict[str, Any]
+    identity: Row
     file: Path
     lock: Literal["write", "compare"] | None = None
     shard: Shard | None = None
@@ -122,7 +122,7 @@ class RunOptions:
     profile: str | None = None
     out: Path | None = None
     seeds: list[int] | None = None
-    settings: Mapping[str, Any] | None = None
+    settings: Mapping[str, object] | None = None
     keep: bool = False
     limits: Limits = field(default_factory=Limits)
     on: str = DEFAULT
@@ -188,7 +188,7 @@ def prepare(
     )
 
 
-def default_folder(identity: dict[str, Any], options: RunOptions) -> Path:
+def default_folder(identity: Row, options: RunOptions) -> Path:
     """The run folder without --out; it differs for another plan, matrix or toolchain."""
     mark = fingerprint({key: identity[key] for key in ("plans", "matrix", "toolchain", "version")})[:8]
     out = Path("runs") / f"{identity['name']}-{options.profile or 'all'}-{mark}"
@@ -378,7 +378,7 @@ def _locked(experiment: Experiment, totals: Totals, found: Iterable[tuple[int, s
     return []
 
 
-def _meta(experiment: Experiment, wall_s: float) -> dict[str, Any]:
+def _meta(experiment: Experiment, wall_s: float) -> Row:
     """The content of meta.json, which may differ between equal runs: host, versions and wall-clock times."""
     return {
         "provenance": {

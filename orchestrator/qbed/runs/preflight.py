@@ -102,11 +102,17 @@ def _missing(lab: ResolvedLab, plan: Plan, on: Substrate) -> Iterator[str]:
         yield lab.source.message(place, part.text)
 
 
+def _mapping(values: object, name: str) -> dict[str, object]:
+    """A field of a file that is a mapping; empty without it."""
+    found = values.get(name) if isinstance(values, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
 def _scheme_place(lab: ResolvedLab, schemes: list[str]) -> FieldPath:
     """The field in which a lab first names one of these schemes."""
     for kind in ("switches", "hosts"):
-        for key, settings in (lab.source.values.get(kind) or {}).items():
-            queue = settings.get("queue") if kind == "hosts" else settings
+        for key, settings in _mapping(lab.source.values, kind).items():
+            queue = _mapping(settings, "queue") if kind == "hosts" else settings
             if isinstance(queue, dict) and queue.get("scheme") in schemes:
                 return (kind, key, "queue", "scheme") if kind == "hosts" else (kind, key, "scheme")
     return ("switches",)
@@ -122,7 +128,7 @@ def _without_effect(survey: Survey, source: Source, found: PreflightResult, *, n
     profile with fewer values of some axes (`narrowed`): other values may use them.
     """
     matrix = survey.matrix
-    names = {column_name(name): name for name in (source.values or {}).get("axes") or {}}
+    names = {column_name(name): name for name in _mapping(source.values, "axes")}
     for place, axis in enumerate(matrix.axes[:-1]):
         at: FieldPath = ("axes", names.get(axis.name, axis.name))
         everywhere = list(survey.equal_everywhere(place))

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
+from qbed.base.json_files import Row
 from qbed.runs.choice import Choice
 from qbed.runs.executor import WALL_TIMES
 from qbed.storage.checksums import DamagedError
@@ -22,7 +22,7 @@ class MissingCellsError(StoreError):
     exit_status = 1
 
 
-def check_shards(shards: Sequence[RunFolder], identity: Mapping[str, Any]) -> None:
+def check_shards(shards: Sequence[RunFolder], identity: Row) -> None:
     """Raise `StoreError` if a shard is no run folder, or belongs to another campaign."""
     for shard in shards:
         found = read_any_identity(shard.path)

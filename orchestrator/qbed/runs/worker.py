@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -230,5 +229,5 @@ def describe(cell: Cell, task: Task) -> Row:
     }
 
 
-def _json(settings: Mapping[str, Any]) -> str:
+def _json(settings: Mapping[str, object]) -> str:
     return json.dumps(settings, sort_keys=True, default=str)

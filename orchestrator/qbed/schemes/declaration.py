@@ -9,7 +9,7 @@ A scheme's host side is a `Controller`, declared in `schemes/SCHEME/host/NAME.ym
 `Controller.options(values)` packs its parameters into what stands within QRATE_A_PARAMETERS.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -39,6 +39,7 @@ from qbed.config.units import (
 from qbed.schemes.encoding import (
     Field,
     Number,
+    Value,
     base_value,
     kernel_value,
     pack_attributes,
@@ -78,16 +79,19 @@ class Parameter(Strict):
     fixed: bool = False
     """Whether the qdisc takes it at its creation only."""
 
-    def parse(self, value: object) -> Any:
+    def parse(self, value: object) -> Value:
         """The value in base units; ValueError says what was expected."""
-        parsed: Any = self._chosen(value) if self.type == "choice" else _PARSERS[self.type](value)
+        parsed = self._chosen(value) if self.type == "choice" else _PARSERS[self.type](value)
         for bound, word in ((self.min, "at least"), (self.max, "at most")):
             limit = None if bound is None else _PARSERS[self.type](bound)
-            if limit is None or (isinstance(limit, Amount) and limit.unit != parsed.unit):
+            if limit is None or (
+                isinstance(limit, Amount) and isinstance(parsed, Amount) and limit.unit != parsed.unit
+            ):
                 continue
-            if parsed < limit if word == "at least" else parsed > limit:
+            distance = _magnitude(parsed) - _magnitude(limit)
+            if distance < 0 if word == "at least" else distance > 0:
                 raise ValueError(f"expected {word} `{bound}`, got `{value}`")
-        if self.power_of_two and parsed.bit_count() != 1:
+        if self.power_of_two and isinstance(parsed, int) and parsed.bit_count() != 1:
             raise ValueError(f"expected a power of two, got `{value}`")
         field = self.field(parsed)
         if field is not None and not field.fits(kernel_value(parsed, field)):
@@ -101,15 +105,23 @@ class Parameter(Strict):
             raise ValueError(f"expected one of {listed}, got `{value}`")
         return value
 
-    def show(self, value: Any) -> str:
+    def show(self, value: Value) -> str:
         """The value as the lab file would say it."""
         return str(_SHOW.get(self.type, str)(value))
 
-    def field(self, value: Any) -> Field | None:
+    def field(self, value: Value) -> Field | None:
         """Where this value goes."""
         if isinstance(value, Amount):
             return (self.bytes if value.unit == "bytes" else self.packets) or self.attribute
         return self.attribute
+
+
+def _magnitude(value: Value) -> int | float:
+    """The number by which values of a parameter are compared."""
+    if isinstance(value, Amount):
+        return value.value
+    assert not isinstance(value, str), "text has no bounds"
+    return value
 
 
 def _number(value: object) -> int:
@@ -130,7 +142,7 @@ def _name(value: object) -> str:
     return value
 
 
-_PARSERS: dict[str, Any] = {
+_PARSERS: dict[str, Callable[[object], Value]] = {
     "amount": parse_amount,
     "bytes": parse_size,
     "packets": parse_packets,
@@ -141,7 +153,7 @@ _PARSERS: dict[str, Any] = {
     "flag": _flag,
     "scheme": _name,
 }
-_SHOW: dict[str, Any] = {
+_SHOW: dict[str, Callable[[Any], str]] = {
     "bytes": format_size,
     "packets": format_packets,
     "duration": format_duration,
@@ -165,7 +177,7 @@ def _check_parameters(parameters: Iterable[Parameter]) -> None:
             raise ValueError(f"expected `bytes` and `packets` of the amount `{parameter.name}`, or one other type")
 
 
-def _fields(by_name: Mapping[str, Parameter], values: Mapping[str, Any]) -> Iterator[tuple[Field, int]]:
+def _fields(by_name: Mapping[str, Parameter], values: Mapping[str, Value]) -> Iterator[tuple[Field, int]]:
     """Return the location and the kernel's value of each parameter."""
     for name, value in values.items():
         field = by_name[name].field(value)
@@ -258,11 +270,11 @@ class Scheme(Strict):
         """The parameters by their names."""
         return {parameter.name: parameter for parameter in self.parameters}
 
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> dict[str, Value]:
         """The defaults in base units."""
         return {p.name: p.parse(p.default) for p in self.parameters if p.default is not None}
 
-    def preset(self, name: str) -> dict[str, Any]:
+    def preset(self, name: str) -> dict[str, Value]:
         """A preset's parameters in base units; ValueError has the nearest name."""
         if name not in self.presets:
             raise ValueError(f"the scheme `{self.name}` has no preset `{name}`{nearest(name, self.presets)}")
@@ -272,7 +284,9 @@ class Scheme(Strict):
                 raise ValueError(text)
         return {key: self.by_name[key].parse(value) for key, value in self.presets[name].items()}
 
-    def child_values(self, child: "Scheme", values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    def child_values(
+        self, child: "Scheme", values: Mapping[str, Value], given: Mapping[str, Value]
+    ) -> dict[str, Value]:
         """The parameters of the queue inside: this scheme's own that give them, or those given for the child alone."""
         meant = self.child.given if self.child is not None else {}
         found = child.defaults()
@@ -297,14 +311,15 @@ class Scheme(Strict):
         wanted = any(self.child.given.get(inner, inner) == name for inner in child.by_name)
         return has_place or wanted or name == self.child.parameter
 
-    def kind(self, values: Mapping[str, Any]) -> str:
+    def kind(self, values: Mapping[str, Value]) -> str:
         """The qdisc's name for these parameters."""
         if isinstance(self.qdisc.kind, str):
             return self.qdisc.kind
-        unit: Literal["bytes", "packets"] = values["buffer"].unit
-        return self.qdisc.kind[unit]
+        buffer = values["buffer"]
+        assert isinstance(buffer, Amount), "the declaration requires a buffer"
+        return self.qdisc.kind[buffer.unit]
 
-    def options(self, values: Mapping[str, Any]) -> bytes:
+    def options(self, values: Mapping[str, Value]) -> bytes:
         """The TCA_OPTIONS payload for parameters in base units; those that are not given take their defaults."""
         fields = list(_fields(self.by_name, self.defaults() | dict(values)))
         return pack_struct(fields) if self.qdisc.layout == "struct" else pack_attributes(fields)
@@ -401,11 +416,11 @@ class Controller(Strict):
         """The parameters by their names."""
         return {parameter.name: parameter for parameter in self.parameters}
 
-    def defaults(self, link_bps: int | None = None) -> dict[str, Any]:
+    def defaults(self, link_bps: int | None = None) -> dict[str, Value]:
         """The defaults in base units, of a sender whose link has room for IP packets at this rate."""
         return {p.name: link_bps if p.link and link_bps else p.parse(p.default) for p in self.parameters}
 
-    def parse(self, name: str, value: object) -> Any:
+    def parse(self, name: str, value: object) -> Value:
         """A parameter's value in base units; ValueError says what was expected, and the nearest name."""
         if name not in self.by_name:
             raise ValueError(f"the controller `{self.name}` has no parameter `{name}`{nearest(name, self.by_name)}")
@@ -416,12 +431,12 @@ class Controller(Strict):
         for names in self.ordered:
             yield from pairwise(names)
 
-    def options(self, values: Mapping[str, Any], link_bps: int | None = None) -> bytes:
+    def options(self, values: Mapping[str, Value], link_bps: int | None = None) -> bytes:
         """Return the content of QRATE_A_PARAMETERS for parameters in base units; others have their defaults."""
         complete = self.defaults(link_bps) | dict(values)
         for low, high in reversed([*self.ordered_pairs()]):
             if low not in values and self.by_name[low].link:  # the link's rate gives way to what is given
-                complete[low] = min(complete[low], complete[high])
+                complete[low] = min(complete[low], complete[high], key=_magnitude)
         self._check_order(complete)
         return pack_attributes(list(_fields(self.by_name, complete)))
 
@@ -435,9 +450,9 @@ class Controller(Strict):
                 found[parameter.name] = parameter.show(base_value(unpack(field, numbers[field.number]), field))
         return found
 
-    def _check_order(self, values: Mapping[str, Any]) -> None:
+    def _check_order(self, values: Mapping[str, Value]) -> None:
         for low, high in self.ordered_pairs():
-            if values[low] > values[high]:
+            if _magnitude(values[low]) > _magnitude(values[high]):
                 shown = (self.by_name[name].show(values[name]) for name in (low, high))
                 raise ValueError("expected `{2}` to be at most `{3}`, which is {1}, got {0}".format(*shown, low, high))
 

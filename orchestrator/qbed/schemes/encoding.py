@@ -5,7 +5,7 @@ little-endian, as on every machine that qbed runs on.
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from qbed.config.strict import Strict
 from qbed.config.units import Amount
@@ -55,19 +55,22 @@ class Field(Number):
     """The qdisc's value without the attribute, if it differs from the parameter's default."""
 
 
-def kernel_value(value: Any, field: Field) -> int:
+Value = int | float | str | Amount
+"""A parameter in base units."""
+
+
+def kernel_value(value: Value, field: Field) -> int:
     """A parameter in base units as the kernel counts it."""
     if isinstance(value, Amount):
         return value.value
-    if field.choices:
+    if isinstance(value, str):
         return field.choices.index(value)
     if field.one is not None:
-        scaled: int = round(value * field.one)
-        return scaled
+        return round(value * field.one)
     return int(value) // _UNITS[field.unit]
 
 
-def base_value(raw: int, field: Field) -> Any:
+def base_value(raw: int, field: Field) -> int | float | str:
     """Return a parameter in base units from the kernel's value, except for amounts."""
     if field.choices:
         return field.choices[raw] if raw < len(field.choices) else raw

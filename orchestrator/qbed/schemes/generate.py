@@ -48,6 +48,10 @@ _TC = {
 """By the type of a parameter: the kind of option that it is for tc, and what stands for its value in the usage."""
 
 
+Variables = dict[str, Any]
+"""Variables of a template."""
+
+
 @dataclass(frozen=True)
 class _Attribute:
     """A netlink attribute: a parameter, or an amount in one of its two units."""
@@ -63,7 +67,7 @@ class _Attribute:
             return otherwise
         return kernel_value(parsed, self.place)
 
-    def variables(self, kind: str, prefix: str) -> dict[str, Any]:
+    def variables(self, kind: str, prefix: str) -> Variables:
         """For the templates."""
         parameter, place = self.parameter, self.place
         name = parameter.name
@@ -119,7 +123,7 @@ def _attributes(parameters: Sequence[Parameter], declaration: str) -> Iterator[_
             yield _Attribute(parameter, place, unit)
 
 
-def _option(parameter: Parameter) -> dict[str, Any]:
+def _option(parameter: Parameter) -> Variables:
     """A parameter as an option of tc, which calls the buffer `limit` as it does other qdiscs'."""
     places = [place for place in (parameter.attribute, parameter.bytes, parameter.packets) if place is not None]
     one = kernel_value(10**6, places[0]) if parameter.type == "duration" else places[0].one or 1
@@ -138,7 +142,7 @@ def _option(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _shared(kind: str, prefix: str, parameters: Sequence[Parameter], declaration: str) -> dict[str, Any]:
+def _shared(kind: str, prefix: str, parameters: Sequence[Parameter], declaration: str) -> Variables:
     """Return the template variables that a qdisc and a controller share."""
     attributes = [attribute.variables(kind, prefix) for attribute in _attributes(parameters, declaration)]
     numbers = [entry["number"] for entry in attributes]
@@ -155,7 +159,7 @@ def _shared(kind: str, prefix: str, parameters: Sequence[Parameter], declaration
     }
 
 
-def _variables(scheme: Scheme) -> dict[str, Any]:
+def _variables(scheme: Scheme) -> Variables:
     kind, declaration = scheme.qdisc.kind, f"schemes/{scheme.name}/scheme.yml"
     if not isinstance(kind, str) or scheme.qdisc.layout != "attributes":
         raise QbedError(f"{declaration}: qdisc: a module of one's own has one kind, and attributes")
@@ -174,7 +178,7 @@ def _variables(scheme: Scheme) -> dict[str, Any]:
     }
 
 
-def _controller(controller: Controller) -> dict[str, Any]:
+def _controller(controller: Controller) -> Variables:
     name = controller.name
     shared = _shared(name, f"{name.upper()}_A", controller.parameters, controller.declaration)
     fields = {entry["name"]: entry for entry in shared["parameters"]}
@@ -182,7 +186,7 @@ def _controller(controller: Controller) -> dict[str, Any]:
     return {**shared, "scheme": controller.scheme, "inputs": controller.inputs, "ordered": ordered}
 
 
-def _statistic(statistic: Statistic) -> dict[str, Any]:
+def _statistic(statistic: Statistic) -> Variables:
     name = statistic.name
     return {
         "field": f"{name}_ns" if statistic.unit == "ns" and not name.endswith("_ns") else name,
@@ -192,7 +196,7 @@ def _statistic(statistic: Statistic) -> dict[str, Any]:
     }
 
 
-def _render(template: str, variables: dict[str, Any]) -> str:
+def _render(template: str, variables: Variables) -> str:
     return _TEMPLATES.get_template(f"{template}.j2").render(variables)
 
 

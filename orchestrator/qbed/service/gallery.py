@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 from qbed.base.json_files import Row, read_json
 from qbed.campaign.matrix import fingerprint
@@ -14,11 +13,11 @@ from qbed.storage.identity import IDENTITY
 MAX_JOBS, MAX_RUNS = 1_000, 20
 
 
-def of(jobs: Jobs) -> list[dict[str, Any]]:
+def of(jobs: Jobs) -> list[Row]:
     """By lab and profile, the last one first: its newest campaign that finished, and each claim's verdicts and numbers
     from the newest to the oldest, as far as they changed or the version did.
     """
-    found: dict[tuple[str, str | None], dict[str, Any]] = {}
+    found: dict[tuple[str, str | None], Row] = {}
     for row in jobs.newest(MAX_JOBS, state="finished"):
         shown = _run(jobs, row)
         if shown is None:
@@ -34,7 +33,7 @@ def of(jobs: Jobs) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _run(jobs: Jobs, row: Row) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+def _run(jobs: Jobs, row: Row) -> tuple[Row, list[Row]] | None:
     """A campaign that finished: which version ran it, and its claims."""
     place = jobs.place(row["id"]) / RUN
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -46,7 +45,7 @@ def _run(jobs: Jobs, row: Row) -> tuple[dict[str, Any], list[dict[str, Any]]] | 
     return None
 
 
-def _changes(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _changes(history: list[Row]) -> list[Row]:
     """The newest of each group of equal neighbours (version, verdict, numbers)."""
     same = ("qbed", "toolchain", "verdict", "measured")
     before = [None, *history]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from qbed.config.units import parse_duration, parse_fraction, parse_packets, parse_rate, parse_size
 from qbed.telemetry.tables import RESERVED_COLUMNS
@@ -45,7 +44,7 @@ def parse_quantities(values: Iterable[object]) -> tuple[str, list[float]] | None
     return None
 
 
-def quantity_columns(axes: Iterable[tuple[str, Sequence[Any]]]) -> list[QuantityColumn]:
+def quantity_columns(axes: Iterable[tuple[str, Sequence[object]]]) -> list[QuantityColumn]:
     """Columns for those of the axes (name and values) whose values are quantities with a common unit.
 
     A column is named by its axis and unit, with the prefix `axis_` if the results use that name already.

@@ -24,12 +24,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from qbed import __version__
 from qbed.base.cache import cache_folder
 from qbed.base.files import move, open_regular
-from qbed.base.json_files import FILES
+from qbed.base.json_files import FILES, Row
 from qbed.base.locations import schemes_folder
 from qbed.config.units import parse_size
 from qbed.storage.checksums import CELL_ROW, DamagedError, cell_damages, cell_record, read_cell_record
@@ -68,17 +67,17 @@ def _code_hash() -> str:
     return digest.hexdigest()
 
 
-def key(plan_sha256: str, provenance: Mapping[str, Any]) -> str:
+def key(plan_sha256: str, provenance: Mapping[str, object]) -> str:
     """The key of a cell: a hash of its plan in the agent's form and of the code and toolchain that run it."""
     parts = [CELL_FORM, tables.VERSION, _code_hash(), dict(provenance), plan_sha256]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def cell_key(plan: bytes, provenance: Mapping[str, Any]) -> str:
+def cell_key(plan: bytes, provenance: Mapping[str, object]) -> str:
     """The key of the cell with this plan. The host's Python and FRR are part of it only if the plan runs them: other
     cells do not depend on their versions.
     """
-    used = {name: value for name, value in provenance.items() if _NEEDED_BY.get(name, b"") in plan}
+    used: dict[str, object] = {name: value for name, value in provenance.items() if _NEEDED_BY.get(name, b"") in plan}
     if _LAUNCHES in plan:
         used["programs"] = _executables(plan)
     return key(hashlib.sha256(plan).hexdigest(), used)
@@ -129,7 +128,7 @@ class CellStore:
         """The folder of a cell, which may not exist."""
         return self.folder / key[:2] / key
 
-    def take(self, key: str, into: Path) -> dict[str, Any] | None:
+    def take(self, key: str, into: Path) -> Row | None:
         """Link the files of a cell into a folder; returns its row, or None if it is missing or damaged."""
         folder = self.place(key)
         try:
@@ -175,7 +174,7 @@ class CellStore:
             return False
         return True
 
-    def put(self, key: str, folder: Path, row: dict[str, Any]) -> None:
+    def put(self, key: str, folder: Path, row: Row) -> None:
         """Store the files of a cell's folder and its row without number and axes; errors are ignored."""
         place = self.place(key)
         beside = place.with_name(f".{key}.{os.getpid()}.tmp")

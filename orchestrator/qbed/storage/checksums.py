@@ -14,9 +14,9 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from qbed.base.json_files import FILES, LARGEST, sealed, unsealed, write_sealed
+from qbed.base.json_files import FILES, LARGEST, Row, sealed, unsealed, write_sealed
 from qbed.storage.identity import StoreError, read_any_identity, records_checksums
 
 CELL_ROW, MERGED = "cell.json", "checksums.json"
@@ -35,7 +35,7 @@ class DamagedError(StoreError):
         self.file, self.what = file, what
 
 
-def cell_record(folder: Path, row: dict[str, Any]) -> bytes:
+def cell_record(folder: Path, row: Row) -> bytes:
     """The content of a cell's record: its row of `cells`, and the checksums of all files in its folder."""
     return sealed(row | {FILES: {name: _digest(f"{folder}/{name}") for name in _files_in(folder)}})
 
@@ -48,7 +48,7 @@ def _files_in(folder: Path) -> Iterator[str]:
                 yield os.path.relpath(f"{path}/{name}", folder)
 
 
-def read_cell_record(folder: Path, number: int) -> dict[str, Any]:
+def read_cell_record(folder: Path, number: int) -> Row:
     """Read and check a cell's record, but not its files."""
     value = _read_record(f"{folder}/{CELL_ROW}")
     if value.get("cell") != number:
@@ -117,7 +117,7 @@ def has_checksums(run: Path) -> bool:
     return (run / MERGED).exists() or records_checksums(read_any_identity(run))
 
 
-def _read_record(path: str) -> dict[str, Any]:
+def _read_record(path: str) -> Row:
     value = _read_regular(path, lambda file: unsealed(file.read(LARGEST) or b""))
     if not isinstance(value.get(FILES), dict):
         raise DamagedError(Path(path), "lists no files")

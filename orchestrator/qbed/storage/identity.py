@@ -12,11 +12,10 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qbed.base.errors import QbedError
 from qbed.base.files import read_bytes
-from qbed.base.json_files import LARGEST, SEAL, unsealed
+from qbed.base.json_files import LARGEST, SEAL, Row, unsealed
 from qbed.config.reach import ReachError, beneath
 
 IDENTITY = "campaign.json"
@@ -40,7 +39,7 @@ class RanOn:
     dilation: int
 
 
-def read_identity(run: Path) -> dict[str, Any]:
+def read_identity(run: Path) -> Row:
     """Read and validate the campaign.json of a run folder. StoreError if it is invalid."""
     value = read_any_identity(run)
     problem = _find_problem(value)
@@ -49,7 +48,7 @@ def read_identity(run: Path) -> dict[str, Any]:
     return value
 
 
-def read_any_identity(run: Path) -> dict[str, Any]:
+def read_any_identity(run: Path) -> Row:
     """Read a campaign.json of any version without validation, to compare or discard its run."""
     _check_entries(run)
     try:
@@ -65,12 +64,12 @@ def read_any_identity(run: Path) -> dict[str, Any]:
         raise StoreError(f"{run / IDENTITY} is damaged: it is not what was written") from error
 
 
-def records_checksums(identity: dict[str, Any]) -> bool:
+def records_checksums(identity: Row) -> bool:
     """Whether a run was made by a version that records checksums."""
     return str(identity.get("cells")).startswith(_WITH_CHECKSUMS)
 
 
-def _find_problem(value: dict[str, Any]) -> str | None:
+def _find_problem(value: Row) -> str | None:
     """The first invalid part of a campaign.json in words. Claims and figures are checked where they are used."""
     for name in ("name", "question", "lab_file", "lab_sha256"):
         if not isinstance(value.get(name, ""), str):
@@ -101,7 +100,7 @@ def _is_axis(axis: object) -> bool:
     )
 
 
-def _list(value: object) -> list[Any]:
+def _list(value: object) -> list[object]:
     """`value` if it is a list, else a list that fails every check."""
     return value if isinstance(value, list) else [None]
 
@@ -130,8 +129,8 @@ def _check_symlink(run: Path, link: str) -> None:
 
 def ran_on(run: Path) -> RanOn:
     """The substrate and dilation of a run. StoreError if its campaign.json does not name them."""
-    entry: Any = read_any_identity(run).get("substrate")
     try:
+        entry = read_any_identity(run)["substrate"]
         return RanOn(str(entry["name"]), int(entry["dilation"]))
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{run / IDENTITY} is damaged: its substrate has no name and dilation") from error

@@ -11,7 +11,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from qbed.base.json_files import Row
 from qbed.storage.checksums import DamagedError, check_merged, read_cell_record
@@ -31,7 +30,7 @@ class Listing:
         self.run = run
         matrix = read_identity(run)["matrix"]
         axes = {axis["name"]: axis["values"] for axis in matrix["axes"]}
-        self.axes: dict[str, list[Any]] = {name: values for name, values in axes.items() if len(values) > 1}
+        self.axes: dict[str, list[object]] = {name: values for name, values in axes.items() if len(values) > 1}
         self.counted: Counter[str] = Counter()
         """Numbers of cells by status; final when `rows` is exhausted."""
         self._open = "until" in matrix  # the number of seeds is unknown

@@ -15,10 +15,9 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from qbed.base.files import move, read_bytes
-from qbed.base.json_files import LARGEST
+from qbed.base.json_files import LARGEST, Row
 from qbed.storage.cell_store import CellStore, cell_key
 from qbed.storage.checksums import DamagedError, cell_damages, read_cell_record
 from qbed.storage.identity import StoreError
@@ -53,7 +52,7 @@ class Queue:
         beside.write_bytes(plan)
         move(beside, folder / PLAN)
 
-    def plan(self, key: str, provenance: Mapping[str, Any]) -> bytes:
+    def plan(self, key: str, provenance: Mapping[str, object]) -> bytes:
         """Read a plan. `StoreError` if it is not queued, or has another key with the local toolchain."""
         try:
             content = read_bytes(self.cell_folder(key).path / PLAN, LARGEST)
@@ -66,7 +65,7 @@ class Queue:
             )
         return content
 
-    def ended(self, key: str) -> tuple[Path, dict[str, Any]] | None:
+    def ended(self, key: str) -> tuple[Path, Row] | None:
         """The folder and row of an undamaged cell that failed or is invalid; None if there is none."""
         for name in ("000000", "000000.failed"):
             folder = self.cell_folder(key).cells / name

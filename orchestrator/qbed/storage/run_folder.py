@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from qbed.base.files import move
-from qbed.base.json_files import FILES, temporary_path, write_sealed
+from qbed.base.json_files import FILES, Row, temporary_path, write_sealed
 from qbed.cells.arrow import SERIES, count_samples, read_cell
 from qbed.cells.wall_clock import only_late
 from qbed.storage.axis_values import QuantityColumn
@@ -74,7 +73,7 @@ class RunFolder:
 
     # --- the run ---
 
-    def claim(self, identity: dict[str, Any], *, fresh: bool = False) -> str | None:
+    def claim(self, identity: Row, *, fresh: bool = False) -> str | None:
         """Assign the folder to a campaign, or check that it is assigned to it; `StoreError` names what is different.
 
         `fresh`: discard another run, but no folder that is not a run folder; returns what was different.
@@ -108,7 +107,7 @@ class RunFolder:
             _remove(entry)
         (self.path / DISCARDED).unlink()
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Row:
         """The folder's campaign.json, checked."""
         return read_identity(self.path)
 
@@ -181,7 +180,7 @@ class RunFolder:
         (folder / "work").mkdir(parents=True)
         return folder
 
-    def commit(self, cell: int, row: dict[str, Any], *, keep: bool) -> None:
+    def commit(self, cell: int, row: Row, *, keep: bool) -> None:
         """Commit a finished cell, whose tables are in the folder of `begin`. `keep`: keep the guest's files."""
         folder = self.folder(cell, ".tmp")
         if not keep:
@@ -192,7 +191,7 @@ class RunFolder:
         (folder / CELL_ROW).write_bytes(cell_record(folder, row))
         move(folder, self.folder(cell))
 
-    def fail(self, cell: int, row: dict[str, Any]) -> Path:
+    def fail(self, cell: int, row: Row) -> Path:
         """Commit a failed cell: keep its files without the tables; returns the folder."""
         folder = self.folder(cell, ".tmp")
         for part in folder.glob("*.arrow"):
@@ -221,7 +220,7 @@ class RunFolder:
         yield from merged_damages(self.path, MERGED_FILES)
 
     @staticmethod
-    def _cells(matrix: Mapping[str, Any], ended: Iterable[int]) -> Iterator[int]:
+    def _cells(matrix: Row, ended: Iterable[int]) -> Iterator[int]:
         """All cell numbers of a finished run; with `until`, up to the last finished one of each group."""
         sizes = [len(axis["values"]) for axis in matrix["axes"]]
         if "until" not in matrix:
@@ -231,7 +230,7 @@ class RunFolder:
         for group in range(math.prod(sizes[:-1])):
             yield from range(group * sizes[-1], last.get(group, group * sizes[-1]) + 1)
 
-    def record(self, cell: int) -> dict[str, Any] | None:
+    def record(self, cell: int) -> Row | None:
         """The checked row of a cell that has ended; None if it has not."""
         for folder in (self.folder(cell), self.folder(cell, ".failed")):
             if folder.exists():
@@ -292,7 +291,7 @@ class RunFolder:
 
     def _add_cell(
         self, number: int, files: Mapping[str, tables.TableFile], most_samples: Callable[[int], int] | None
-    ) -> dict[str, Any]:
+    ) -> Row:
         """Add a cell's tables; returns its row. `DamagedError` if a file differs from its record."""
         folder = self.folder(number)
         if not folder.exists():

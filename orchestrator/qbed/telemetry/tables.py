@@ -26,14 +26,14 @@ MAX_WAITING = 256
 NAME = pa.dictionary(pa.int32(), pa.string())
 
 
-def _schema(name: str, fields: dict[str, Any]) -> Any:
+def _schema(name: str, fields: dict[str, pa.DataType]) -> pa.Schema:
     return pa.schema(
         [pa.field("cell", pa.int32(), nullable=False), *(pa.field(*item) for item in fields.items())],
         metadata={"qbed.table": name, "qbed.version": str(VERSION)},
     )
 
 
-def _ints(*names: str) -> dict[str, Any]:
+def _ints(*names: str) -> dict[str, pa.DataType]:
     return {name: pa.int64() for name in names}
 
 
@@ -290,7 +290,7 @@ PROBES = _schema(
     },
 )
 
-_CELLS: dict[str, Any] = {
+_CELLS: dict[str, pa.DataType] = {
     "seed": pa.int64(),
     "status": pa.string(),
     "error": pa.string(),
@@ -308,7 +308,7 @@ _CELLS: dict[str, Any] = {
     "settings": pa.string(),
 }
 
-SCHEMAS: dict[str, Any] = {
+SCHEMAS: dict[str, pa.Schema] = {
     "flows": FLOWS,
     "queues": QUEUES,
     "queue_series": QUEUE_SERIES,
@@ -330,13 +330,13 @@ SCHEMAS: dict[str, Any] = {
     "program_records": PROGRAM_RECORDS,
     "probes": PROBES,
 }
-CELL_SCHEMAS: dict[str, Any] = {name: schema.remove(0) for name, schema in SCHEMAS.items()}
+CELL_SCHEMAS: dict[str, pa.Schema] = {name: schema.remove(0) for name, schema in SCHEMAS.items()}
 """The schemas of one cell's tables, without the column `cell`."""
 _TAKEN = {"cell", FILES, SEAL, *_CELLS, *(name for schema in SCHEMAS.values() for name in schema.names)}
 RESERVED_COLUMNS = frozenset(_TAKEN - {"seed"})
 
 
-def cells_schema(axes: Mapping[str, str]) -> Any:
+def cells_schema(axes: Mapping[str, str]) -> pa.Schema:
     """The schema of `cells`: the axes as columns (name -> `int`, `float`, `bool` or `str`), then what was measured."""
     kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
     columns = {name: kinds[kind] for name, kind in axes.items() if name != "seed"}
@@ -356,14 +356,14 @@ class TableFile:
     Memory: one row group. The file appears with the first row group, or at `close` if it is `wanted` even when empty.
     """
 
-    def __init__(self, path: Path, schema: Any, *, wanted: bool = True) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, *, wanted: bool = True) -> None:
         self.rows = 0
         self._path = path
         self._schema = schema
         self._wanted = wanted
-        self._writer: Any = None
-        self._gathered: list[Any] = []
-        self._waiting: list[Any] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._gathered: list[pa.Table] = []
+        self._waiting: list[pa.Table] = []
         self._held = 0
 
     def __enter__(self) -> Self:
@@ -376,7 +376,7 @@ class TableFile:
             with contextlib.suppress(OSError):
                 self._writer.close()
 
-    def add(self, table: Any) -> None:
+    def add(self, table: pa.Table) -> None:
         """Append an Arrow table of this file's schema."""
         self._waiting.append(table)
         self._held += table.num_rows
@@ -395,12 +395,12 @@ class TableFile:
         if self._writer is not None:
             self._writer.close()
 
-    def _gather(self) -> Any:
+    def _gather(self) -> pa.Table:
         held = _combined([*self._gathered, *self._waiting] or [self._schema.empty_table()])
         self._gathered, self._waiting = [], []
         return held
 
-    def _write(self, table: Any) -> None:
+    def _write(self, table: pa.Table) -> None:
         if self._writer is None:
             self._writer = self._open()
         self._writer.write_table(table, ROW_GROUP_ROWS)
@@ -411,11 +411,11 @@ class TableFile:
         )
 
 
-def _combined(tables: list[Any]) -> Any:
+def _combined(tables: list[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
-def write_table(path: Path, schema: Any, batches: Iterable[Any]) -> None:
+def write_table(path: Path, schema: pa.Schema, batches: Iterable[pa.Table]) -> None:
     """Write `batches` (Arrow tables of this schema) to one file."""
     with TableFile(path, schema) as file:
         for batch in batches:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from qbed.base.errors import QbedError
 from qbed.campaign.file import CampaignError, load_campaign
 from qbed.campaign.matrix import Cell, Matrix, build_matrix
-from qbed.campaign.overlaps import leaves
+from qbed.campaign.overlaps import leaves, look
 from qbed.config.layers import rank
 from qbed.config.units import format_duration, format_rate, parse_amount, parse_duration, parse_rate
 from qbed.network.load import load_lab
@@ -90,7 +90,7 @@ def test_set_is_not_swallowed_by_an_axis() -> None:
         assert in_plan(plan, "switches.default.buffer") == {"1 MB"}
         assert in_plan(plan, "switches.default.scheme") == {cell.values["scheme"]}
         settings = cell.settings_of(load_lab(DUMBBELL, dict(cell.settings)).source.values)
-        assert settings["switches.default.buffer"] == settings["switches.default"]["buffer"] == "1 MB"
+        assert settings["switches.default.buffer"] == look(settings, ["switches.default", "buffer"]) == "1 MB"
 
 
 def test_an_axis_is_not_swallowed_by_a_later_one(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_each_cells_plan_has_each_of_its_labels_values(
 def _labels_hold(plan: Plan, cell: Cell, axes: dict[str, Any], set_: dict[str, Any]) -> None:
     for axis, entry in axes.items():
         if isinstance(entry, dict):
-            promised = {entry["field"].replace('"', "").replace("[0]", ".0"): cell.values[axis]}
+            promised: dict[str, Any] = {entry["field"].replace('"', "").replace("[0]", ".0"): cell.values[axis]}
         else:  # what alternatives differ in, if no column of its differing says it
             differing = {
                 other["field"].replace('"', "").replace("[0]", ".0")
@@ -306,9 +306,9 @@ def _labels_hold(plan: Plan, cell: Cell, axes: dict[str, Any], set_: dict[str, A
             }  # fmt: skip
         for field, value in promised.items():
             _holds(plan, field, value, cell)
-    for field, value in leaves(set_).items():
-        path = ".".join(map(str, field))
-        inner = [other for other in leaves(set_) if other != field and other[: len(field)] == field]
+    for place, value in leaves(set_).items():
+        path = ".".join(map(str, place))
+        inner = [other for other in leaves(set_) if other != place and other[: len(place)] == place]
         if not inner:
             _holds(plan, path, value, cell)
 

@@ -130,8 +130,8 @@ def test_grafana_would_find_them() -> None:
         assert len({panel["id"] for panel in one["panels"]}) == len(places)
 
 
-# Required and optional fields of objects of Grafana 12.1, from its public schema (packages/grafana-schema: the kind Dashboard,
-# and of each kind of panel its options and its field configuration), as far as these dashboards have such objects.
+# Required and optional fields of objects of Grafana 12.1, from its public schema (packages/grafana-schema: the kind
+# Dashboard, and of each kind of panel its options and its field configuration), for the objects of these dashboards.
 MUST_MAY = {
     "dashboard": (
         "schemaVersion",

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 NodeKind = Literal["host", "switch"]
@@ -32,7 +32,7 @@ class Link:
     b: str
     layer: str
     name: str = ""
-    settings: dict[str, Any] = field(default_factory=dict, compare=False)
+    settings: dict[str, object] = field(default_factory=dict, compare=False)
     entry: int = 0
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 """Nodes and links as the file lists them; `h1..h10` stands for ten of them."""
 
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -68,7 +68,7 @@ def _add_links(network: Network, link: ExplicitLink, entry: int, used: Counter[s
         raise TopologyError((*path, "ends"), f"ranges of {len(left)} and {len(right)} nodes do not pair up")
     if link.name is not None and count > 1:
         raise TopologyError((*path, "name"), "a range of links cannot have one name")
-    settings: dict[str, Any] = link.given()
+    settings: dict[str, object] = link.given()
     for i in range(count):
         a, b = left[i % len(left)], right[i % len(right)]
         if a == b:

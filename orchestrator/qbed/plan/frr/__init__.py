@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -119,7 +118,7 @@ def sysctls(settings: FrrSettings, router: Router) -> dict[str, str]:
     """
     if settings.protocol == "ospf":
         return {"net/ipv4/igmp_link_local_mcast_reports": "0"}
-    found: dict[str, Any] = {"net/ipv6/conf/all/forwarding": 1}
+    found: dict[str, object] = {"net/ipv6/conf/all/forwarding": 1}
     for port in router.ports:
         if port.fabric:
             values = {"accept_dad": 0, "accept_ra": 0, "addr_gen_mode": 0, "dad_transmits": 0, "disable_ipv6": 0}

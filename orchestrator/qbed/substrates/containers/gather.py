@@ -125,18 +125,18 @@ def _one_flow(rows: dict[str, Row]) -> Row:
     return merged | {"end_ns": None} if merged["status"] == "running" else merged
 
 
-def merged_counters(plan: Plan, parts: list[dict[str, Any]], host_kernel: Collection[int]) -> dict[str, Any]:
+def merged_counters(plan: Plan, parts: list[Row], host_kernel: Collection[int]) -> Row:
     """Each end of a link, each queue and each stack from the node that has it.
 
     A node's guest also has the far end of each of its links. What it counts there counts only where that far end's
     node is on the machine's kernel: then the planned queue is there (docs/formats.md section 5).
     """
 
-    def keeper(end: End, peer: End) -> dict[str, Any]:
+    def keeper(end: End, peer: End) -> Row:
         return parts[peer.node if end.node in host_kernel else end.node]
 
-    links: list[dict[str, Any]] = []
-    queues: list[dict[str, Any]] = [{"kind": "none"} for _ in plan.queues]
+    links: list[Row] = []
+    queues: list[Row] = [{"kind": "none"} for _ in plan.queues]
     for index, link in enumerate(plan.links):
         pair = {}
         for side, end, peer in (("a", link.a, link.b), ("b", link.b, link.a)):
@@ -153,7 +153,7 @@ def merged_counters(plan: Plan, parts: list[dict[str, Any]], host_kernel: Collec
     }
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> Row:
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError):
