@@ -187,17 +187,17 @@ def _of_flows(flows: pa.Table) -> Row:
     }
 
 
-def _late(evidence: str) -> float | None:
+def _late(evidence: str | None) -> float | None:
     late = _wall(evidence, "late_p99_ns")
     return None if late is None else late / 1e3
 
 
-def _wall(evidence: str, name: str) -> float | None:
+def _wall(evidence: str | None, name: str) -> float | None:
     """A number of the evidence of a cell on the wall clock."""
     import json
 
     try:
-        value = json.loads(evidence)["wall"].get(name)
+        value = json.loads(evidence or "{}")["wall"].get(name)
     except (KeyError, TypeError, ValueError):
         return None
     return None if value is None else float(value)
