@@ -8,13 +8,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import typer
 from rich.table import Table
 
 from qbed.base import terminal
 from qbed.base.errors import LabError
+from qbed.base.json_files import Row
 from qbed.service import SERVER, TOKEN, connected
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _watch(client: Client, job: int, show: Callable[[int, str], Shown]) -> tuple
     return outcome, messages
 
 
-def _conclusion(event: dict[str, Any]) -> RunResult:
+def _conclusion(event: Row) -> RunResult:
     from qbed.claims.judge import Verdict
     from qbed.runs.executor import Totals
     from qbed.runs.experiment import RunResult
@@ -120,7 +121,7 @@ def _conclusion(event: dict[str, Any]) -> RunResult:
     return RunResult(totals, verdicts, Path(), event["wall_s"], problems, event["differences"])
 
 
-def _show(screen: Shown, event: dict[str, Any]) -> None:
+def _show(screen: Shown, event: Row) -> None:
     from qbed.runs.worker import Outcome
 
     match event.pop("event"):

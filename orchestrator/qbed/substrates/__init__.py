@@ -16,9 +16,10 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from qbed.base.errors import QbedError, nearest
+from qbed.base.json_files import Row
 
 if TYPE_CHECKING:
     from qbed.plan.model import Plan
@@ -83,7 +84,7 @@ class Samples:
     `flow_samples.bin`; `clock` describes the clock of their times.
     """
 
-    clock: dict[str, Any]
+    clock: Row
     parts: list[Path]
 
 
@@ -123,7 +124,7 @@ class Terminal:
     kind: str
     shell: bool = False
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> Row:
         """The fields of the agent's and the keeper's command (docs/formats.md section 2)."""
         size = {"rows": self.rows, "columns": self.columns}
         return {"terminal": size, "shell": self.shell, "env": {"TERM": self.kind}}
@@ -132,7 +133,7 @@ class Terminal:
 class Execution(Protocol):
     """A program that runs on a node."""
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Iterator[Row]:
         """Yield the program's events: `stdout` and `stderr` (`data`, base64), `started` (in the background, with the
         file of its `output`), and last `exit` with its `code`. Raise `SessionError` if the lab ends before.
         """
@@ -225,7 +226,7 @@ class Substrate(Protocol):
         """The limit on concurrent cells; None: one per core."""
 
     @property
-    def provenance(self) -> dict[str, Any] | None:
+    def provenance(self) -> Row | None:
         """The inputs of a cell's results besides its plan; None if results do not repeat."""
 
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Cell:

@@ -12,8 +12,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from qbed.base.json_files import Row
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.plan.model import Plan
 from qbed.plan.p4_switch import BMV2
@@ -59,7 +59,7 @@ def unsupported(pipeline: Pipeline) -> str | None:
     return "does not take registers by P4Runtime" if pipeline.registers else None
 
 
-def topology(switch: dict[str, Any], name: str, image: str) -> dict[str, Any]:
+def topology(switch: Row, name: str, image: str) -> Row:
     """Containerlab's entry of the container beside a switch, whose own entry and name these are."""
     return {
         "kind": "linux",

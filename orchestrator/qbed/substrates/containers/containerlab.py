@@ -9,10 +9,10 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from qbed.base.cache import read_cache, write_cache
 from qbed.base.errors import QbedError
+from qbed.base.json_files import Row
 from qbed.substrates import SubstrateError
 
 OLDEST = (0, 60, 0)
@@ -76,14 +76,14 @@ def destroy(topology: Path) -> None:
     _call("destroy", "-t", topology.name, "--cleanup", folder=topology.parent)
 
 
-def inspect(topology: Path) -> list[dict[str, Any]]:
+def inspect(topology: Path) -> list[Row]:
     """Containerlab's description of a lab's containers; empty if there are none."""
     text = _call("inspect", "-t", topology.name, "--format", "json", folder=topology.parent)
     try:
         found = json.loads(text)
     except ValueError:
         return []
-    rows: list[dict[str, Any]] = [row for lab in found.values() for row in lab] if isinstance(found, dict) else []
+    rows: list[Row] = [row for lab in found.values() for row in lab] if isinstance(found, dict) else []
     return rows
 
 

@@ -7,10 +7,11 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import yaml
 
+from qbed.base.json_files import Row
 from qbed.substrates.command_line import guest_arguments
 from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.images import role
@@ -30,9 +31,9 @@ MEMORY_BYTES = 128 << 20
 Start = Literal["on go", "at once"]
 
 
-def topology(plan: Plan, images: Mapping[str, str], name: str) -> dict[str, Any]:
+def topology(plan: Plan, images: Mapping[str, str], name: str) -> Row:
     """The Containerlab topology of a plan; `images` by role; paths of binds are relative to its file."""
-    nodes: dict[str, dict[str, Any]] = {
+    nodes: dict[str, Row] = {
         node.name: {
             "kind": "linux",
             "image": images[role(node)],
@@ -64,7 +65,7 @@ def topology(plan: Plan, images: Mapping[str, str], name: str) -> dict[str, Any]
     }
 
 
-def _link(plan: Plan, link: Link) -> dict[str, Any]:
+def _link(plan: Plan, link: Link) -> Row:
     ends = [f"{plan.nodes[end.node].name}:{end.interface}" for end in (link.a, link.b)]
     return {"endpoints": ends, "mtu": link.mtu}
 
@@ -80,7 +81,7 @@ def write_folder(
         node_folder = folder / NODES / node.name
         (node_folder / OUT).mkdir(parents=True)
         os.link(folder / PLAN, node_folder / PLAN)
-        place: dict[str, Any] = {
+        place: Row = {
             "version": VERSION,
             "node": index,
             "host_kernel": list(placement.host_kernel),
@@ -105,10 +106,10 @@ def write_folder(
 class _Dumper(yaml.SafeDumper):
     """Short lists and mappings of scalars on one line."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 
-def _dump(value: Any) -> str:
+def _dump(value: object) -> str:
     header = "# SPDX-License-Identifier: Apache-2.0\n# Written by qbed: containerlab deploy -t THIS-FILE\n"
     return header + yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=160)

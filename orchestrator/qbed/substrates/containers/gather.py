@@ -8,7 +8,6 @@ import json
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -171,7 +170,7 @@ def _join(whole: Path, parts: list[Path]) -> None:
 
 
 def _order(
-    whole: Path, parts: list[Path], read: Callable[[Path], Iterator[npt.NDArray[Any]]], fields: tuple[str, ...]
+    whole: Path, parts: list[Path], read: Callable[[Path], Iterator[npt.NDArray[np.void]]], fields: tuple[str, ...]
 ) -> None:
     """The parts' records of that name, if there are any, sorted by `fields`; those without the first one come last."""
     files = [part / whole.name for part in parts if (part / whole.name).exists()]
@@ -188,11 +187,11 @@ def _order(
         whole.touch()
 
 
-def _flow_samples(path: Path) -> Iterator[npt.NDArray[Any]]:
+def _flow_samples(path: Path) -> Iterator[npt.NDArray[np.void]]:
     return (records.view(flow_samples.ANY_DTYPE) for _, records in flow_samples.read_flow_samples(path))
 
 
-def _probes(path: Path) -> Iterator[npt.NDArray[Any]]:
+def _probes(path: Path) -> Iterator[npt.NDArray[np.void]]:
     with open_regular(path) as stream:
         yield from probes.read_probes(stream)
 

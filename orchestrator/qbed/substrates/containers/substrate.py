@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from qbed.base.errors import QbedError
+from qbed.base.json_files import Row
 from qbed.base.locations import checkout
 from qbed.plan.model import Plan
 from qbed.substrates import Clock, Deployment, Finding, Limits, MissingPart, Samples, UpReport
@@ -30,7 +30,7 @@ class ContainersSubstrate:
     name: str = NAME
     clock: Clock = "wall"
     cells_at_once: int | None = 1
-    provenance: dict[str, Any] | None = None
+    provenance: Row | None = None
     _images: dict[str, str] = field(default_factory=dict)
 
     def _images_of(self, plan: Plan) -> dict[str, str]:

@@ -20,8 +20,9 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from qbed.base.json_files import Row
 from qbed.plan.model import Plan
 from qbed.substrates import CellError
 from qbed.substrates.command_line import GATE_FD, guest_arguments
@@ -89,7 +90,7 @@ class Guest:
     def pid(self) -> int:
         return self._process.pid
 
-    def wait(self, timeout_s: float) -> list[dict[str, Any]] | None:
+    def wait(self, timeout_s: float) -> list[Row] | None:
         """The gate's next messages; an empty list at the timeout; None if the guest has ended."""
         ready, _, _ = select.select([self.gate.fileno(), self._pidfd], [], [], max(0.0, timeout_s))
         if self.gate.fileno() in ready:
@@ -101,7 +102,7 @@ class Guest:
             return None
         return None if ready else []
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Row) -> None:
         self.gate.sendall(json.dumps(message).encode() + b"\n")
 
     def end(self) -> int:
@@ -116,7 +117,7 @@ class Guest:
         return self._process.returncode
 
 
-def _message(line: bytes) -> dict[str, Any] | None:
+def _message(line: bytes) -> Row | None:
     try:
         message = json.loads(line)
     except ValueError:

@@ -182,7 +182,7 @@ class Keeper:
         for client in [*clients, *(client for client, _ in self._advances)]:
             client.send({"event": "error", "error": text})
 
-    def _accept(self, listener: Any) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         connection, _ = listener.accept()
         client = Client(connection)
         self._selector.register(connection, selectors.EVENT_READ, lambda _: self._on_client(client))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
+from qbed.base.json_files import Row
 from qbed.plan.model import Plan
 from qbed.substrates import Clock, Deployment, Finding, Limits, MissingPart, Samples, UpReport
 from qbed.substrates.toolchain import Toolchain, find_toolchain
@@ -37,7 +37,7 @@ class VirtualSubstrate:
         return VirtualCell(self._tools, folder, plan)
 
     @cached_property
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> Row:
         """The toolchain, and what a lab's controller runs with."""
         python = {"python": platform.python_version()}
         with suppress(PackageNotFoundError):
