@@ -4,7 +4,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+)
 from pydantic.dataclasses import dataclass
 
 from qbed.config.units import Amount
@@ -38,7 +45,9 @@ def _from_plan(value: Any) -> Any:
     return int(value, 16) if isinstance(value, str) and value.startswith("0x") else value
 
 
-Number = Annotated[int, BeforeValidator(_from_plan), PlainSerializer(plan_number)]
+_HEXADECIMAL = {"type": "string", "pattern": "^0x[0-9a-f]+$", "examples": ["0xfd000000000000000000000000000001"]}
+_JSON_NUMBER = {"anyOf": [{"type": "integer", "minimum": 0}, _HEXADECIMAL]}
+Number = Annotated[int, BeforeValidator(_from_plan), PlainSerializer(plan_number), WithJsonSchema(_JSON_NUMBER)]
 """An unsigned integer of any width."""
 
 
