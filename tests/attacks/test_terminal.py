@@ -23,7 +23,7 @@ from qbed_testing.untrusted_lab import call_main, make_run, qbed, write_lab
 PAYLOADS = ("\x1b]0;owned\x07", "\x1b[2J\x1b[H", "\x9b31m", "\u202egnp.exe", "\r", "\b\b", "\x7f", "\u2066", "\x1bc")
 EVIL = "a" + "".join(PAYLOADS) + "[/x][bold]z"
 WRITERS = {
-    *("terminal.py", "__main__.py", "substrates/virtual/keeper.py", "substrates/rebuild.py"),
+    *("base/terminal.py", "__main__.py", "substrates/virtual/keeper.py", "substrates/rebuild.py"),
     *("service/query_worker.py", "service/jobs.py", "cli/look.py"),
 }
 """Modules that may write to a descriptor: the terminal's module, the start before its import, a pipe from the keeper to

@@ -391,7 +391,7 @@ def controlled() -> None:
         assert lab.received() == [[], [], [frame]]
         returned = bytes(2) + frame[2:]
         lab.wires[1].send(returned)
-        assert process.stdout.readline() == "given 1\n"
+        assert process.stdout.readline() == "packet-in 1\n"
         wait(1)
         assert lab.received() == [[], [], [returned]]
         counters = lab.switch.counters()

@@ -56,6 +56,10 @@ class Options:
         return 4 + (TIMESTAMP_OPTION if self.timestamps else 4 * self.sack) + 4 * self.window_scaling
 
 
+FRAMES_MAX = 1 << 22
+"""Longer trains are computed to this length. Each further frame takes the time of the slowest hop."""
+
+
 @lru_cache(maxsize=4096)
 def train_ns(hops: Hops, lead: int, full: int, count: int, last: int, gap_ns: float = 0.0) -> float:
     """Arrival time of the end of a train that is offered at time 0, or with one frame each `gap_ns`.
@@ -63,14 +67,16 @@ def train_ns(hops: Hops, lead: int, full: int, count: int, last: int, gap_ns: fl
     The train is a `lead` frame (0: none), `count` frames of `full` bytes and one of `last` bytes (0: none). Sizes are
     frame bytes.
     """
-    sizes = np.array([lead] * (lead > 0) + [full] * count + [last] * (last > 0), dtype=np.float64)
+    further = max(0, count - FRAMES_MAX)
+    sizes = np.array([lead] * (lead > 0) + [full] * (count - further) + [last] * (last > 0), dtype=np.float64)
     arrivals = np.arange(len(sizes), dtype=np.float64) * gap_ns
     for rate_bps, delay_ns, overhead_bytes in hops:
         # A FIFO server: D_k = max(A_k, D_(k-1)) + s_k, that is D_k = S_k + max over j <= k of (A_j - S_(j-1)).
         service = (sizes + overhead_bytes) * (8e9 / rate_bps)
         done = np.cumsum(service)
         arrivals = done + np.maximum.accumulate(arrivals - (done - service)) + delay_ns
-    return float(arrivals[-1])
+    slowest_ns = max((full + overhead_bytes) * (8e9 / rate_bps) for rate_bps, _, overhead_bytes in hops)
+    return float(arrivals[-1]) + further * max(gap_ns, slowest_ns)
 
 
 def ideal_tcp_ns(

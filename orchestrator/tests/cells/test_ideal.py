@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from qbed.cells import ideal
 from qbed.cells.ideal import ideal_rate_ns, train_ns
 from qbed.plan.model import End, Path
 
@@ -62,3 +63,17 @@ def test_any_train_agrees_with_the_recursion(rates: list[int], lead: int, count:
     sizes = [lead] * (lead > 0) + [1514] * count + [last] * (last > 0)
     hops = tuple((rate, 3_000, 0) for rate in rates)
     assert train_ns(hops, lead, 1514, count, last, gap) == pytest.approx(slow(rates, sizes, 3_000, gap))
+
+
+@pytest.mark.parametrize("rates", [[GIGABIT], [GIGABIT, 10**8, 10**10]])
+@pytest.mark.parametrize(("lead", "last"), [(0, 0), (66, 700)])
+@pytest.mark.parametrize("gap", [0.0, 200_000.0])
+def test_a_long_train_grows_by_the_slowest_hop(
+    monkeypatch: pytest.MonkeyPatch, rates: list[int], lead: int, last: int, gap: float
+) -> None:
+    monkeypatch.setattr(ideal, "FRAMES_MAX", 20)
+    hops = tuple((rate, 3_000, 24) for rate in rates)
+    sizes = [lead] * (lead > 0) + [1514] * 100 + [last] * (last > 0)
+    long = train_ns.__wrapped__(hops, lead, 1514, 100, last, gap)
+    assert long == pytest.approx(slow(rates, [size + 24 for size in sizes], 3_000, gap))
+    assert train_ns.__wrapped__(hops, 0, 1514, 10**15, 0) == pytest.approx(1e15 * 1538 * 8e9 / min(rates), rel=1e-6)
