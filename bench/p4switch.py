@@ -41,9 +41,9 @@ PROGRAMS = {
     "qcn": "schemes/qcn/p4/tests/feedback.stf",
     "abq": PLAIN,
 }
-"""The STF file whose entries and packets each program gets; queues are empty."""
+"""The STF file with the entries and packets of each program; queues are empty."""
 PEERS = PROGRAMS | {"qcn": PROGRAMS["stamp"]}
-"""The files for the comparison with BMv2: many ports, whose queues have 64 packets each in BMv2."""
+"""The files for the comparison with BMv2: many ports; in BMv2 each queue has 64 packets."""
 ALWAYS = {"qcn": "each packet sampled and sent back"}
 """The effect of the parameters that a file sets on the program's packets; without them the defaults apply."""
 SIZES = {"64 B": 64, "1500 B": 1514}
@@ -92,7 +92,7 @@ def packets(rounds: int) -> list[Figure]:
 
 
 def large_tables(rounds: int) -> list[Figure]:
-    """crates/p4engine/examples/throughput.rs, whose destinations come in turn: each route of many is cold."""
+    """crates/p4engine/examples/throughput.rs: destinations take turns, so each of many routes is cold."""
     command = [*CARGO, "run", *RELEASE, "--package", "qbed-p4engine", "--example", "throughput"]
     found: dict[str, float] = {}
     with pinned(cores()[-1]):

@@ -64,7 +64,7 @@ def write_lab(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB) -> Path:
 
 
 def fake_toolchain(folder: Path, **behaviour: str) -> Path:
-    """A toolchain whose kernel is `fake_linux.py`; `behaviour`: by seed (`seed_2="panic"`), or `all`."""
+    """A toolchain with `fake_linux.py` as its kernel; `behaviour`: by seed (`seed_2="panic"`), or `all`."""
     (folder / "modules").mkdir(parents=True, exist_ok=True)
     for name in ("qbed-agent", "modules/qlink.ko", "modules/qtap.ko", "modules/qgate.ko"):
         (folder / name).touch()

@@ -96,7 +96,7 @@ def python_packages() -> dict[str, set[str]]:
 
 
 def agent_folders() -> dict[str, set[str]]:
-    """By folder of the agent, the folders whose `crate::` paths it uses; `main` is not among them."""
+    """By folder of the agent, the folders that its `crate::` paths name; `main` is not among them."""
     source = ROOT / "crates" / "agent" / "src"
     found: dict[str, set[str]] = {path.name: set() for path in sorted(source.iterdir()) if path.is_dir()}
     for name in found:

@@ -212,7 +212,7 @@ def stopped_while_repairing() -> None:
 
 
 def tail() -> None:
-    """A flow whose last packets are lost continues after one probe timeout of at least 10 ms."""
+    """A flow that loses its last packets continues after one probe timeout of at least 10 ms."""
     nodes, addresses, sender, receiver = pair()
     sender.send(1, *addresses, 10**9, size=1000 * PAYLOAD)
     start = sender.get(1)["start_time"]

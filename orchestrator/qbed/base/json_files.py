@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Atomically written JSON files. Not part of the store, whose Parquet library takes 0.2 s to import.
+"""Atomically written JSON files. Not part of the store, because its Parquet library takes 0.2 s to import.
 
 The last field of a *sealed* file is the checksum of all bytes before it.
 """

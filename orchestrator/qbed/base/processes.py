@@ -29,7 +29,7 @@ def end_with_parent(parent: int, number: int) -> bool:
 def raise_on(number: int, error: type[BaseException], *arguments: object, once: bool = False) -> None:
     """Raise `error(*arguments)` on this signal. With `once`, later signals are ignored.
 
-    An extension module whose import is interrupted crashes at exit, so the signal is sent again after the import. An
+    An extension module crashes at exit if its import was interrupted, so the signal is sent again after the import. An
     exception in a finalizer or between the halves of a fork cannot be caught: the signal is sent again, too.
     """
 

@@ -31,7 +31,7 @@ EcnByPair = Mapping[tuple[int, int], PairEcn]
 
 
 def marks_without_ecn(plan: Plan, counters: Counters, ecn_by_pair: EcnByPair, *, one_path: bool) -> list[str]:
-    """A warning for each marking queue none of whose flows negotiated ECN.
+    """A warning for each marking queue without a flow that negotiated ECN.
 
     Without `one_path` the queues that a flow crossed are unknown; then one flow with ECN suppresses all warnings.
     """

@@ -31,7 +31,7 @@ class _Direction:
 
 
 def interface_rows(plan: Plan, wall: Wall) -> Iterator[Row]:
-    """The rows of the table `interfaces`: each end of a link whose node reports its frames."""
+    """The rows of the table `interfaces`: each end of a link, if its node reports frames."""
     ports = port_names(plan)
     for link in plan.links:
         for end in (link.a, link.b):

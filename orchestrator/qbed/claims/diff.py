@@ -90,7 +90,7 @@ def _address(event: Row, end: str) -> str:
 
 
 class Difference:
-    """Two run folders whose cells are compared where they have the same axes and values."""
+    """Two run folders. Cells with the same axes and values are compared."""
 
     def __init__(self, one: Path, other: Path) -> None:
         self.runs = (one, other)

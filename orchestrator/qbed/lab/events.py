@@ -69,7 +69,7 @@ def _opportunities(lines: list[tuple[int, str]]) -> Rates:
     rates: Rates = []
     end_ns = (last + 1) * 1_000_000
     for index in range(max(packets) + 1):
-        width_ns = min(_BIN_NS, end_ns - index * _BIN_NS)  # the trace ends in its last bin, whose rate stays
+        width_ns = min(_BIN_NS, end_ns - index * _BIN_NS)  # the trace ends in its last bin, and the rate stays
         rate = max(packets.get(index, 0) * _PACKET_BITS * 1_000_000_000 // width_ns, _LEAST_BPS)
         if not rates or rates[-1][1] != rate:
             rates.append((index * _BIN_NS, rate))

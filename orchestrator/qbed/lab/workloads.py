@@ -466,7 +466,7 @@ SizesWithHeader = Annotated[SizesOrSize, AfterValidator(_with_header)]
 
 
 class _Closed(_Workload):
-    """Fields of closed-loop workloads, whose next step waits for the previous response."""
+    """Fields of closed-loop workloads: the next step waits for the previous response."""
 
     tcp: CongestionControl | None = None
     """Congestion control instead of the hosts' own."""

@@ -2,7 +2,7 @@
 """A run folder's cells as points, while they run and when they have ended.
 
 The state is read from the folder, independent of what runs the cells and on how many machines. A running cell is a
-folder `NNNNNN.tmp`, whose files grow; one that has ended has tables, with the same rows in the same order.
+folder `NNNNNN.tmp` with growing files; one that has ended has tables, with the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Cells:
         self._axes = [str(axis["name"]) for axis in read_identity(run)["matrix"]["axes"]] or ["seed"]
         self._clock = substrate(ran_on(run).name).clock
         self.crowded: set[int] = set()
-        """Cells whose samples would be too many series."""
+        """Cells with samples of too many series."""
 
     def look(self) -> tuple[set[int], dict[int, Path]]:
         """Which cells run now, and the folders of those that have ended."""

@@ -16,7 +16,7 @@ COLUMNS = 512
 _MAX_ROWS = 100_000
 """With some for what comes after the end; the page has as many, and what would be beyond is left out."""
 MAX_FLOWS = 100
-"""The most flows whose rates a viewer gets: the first that have one."""
+"""Limit on the flows with rates for a viewer: the first that have one."""
 _SUMS = ("dequeued", "dequeued_bytes", "dropped", "marked")
 SAMPLED = ("time_ns", "interval_ns", "byte_ns", "min_bytes", "max_bytes", *_SUMS)
 """The fields that `binned` needs beside the queue, as numpy arrays."""

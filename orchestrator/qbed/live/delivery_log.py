@@ -45,7 +45,7 @@ class DeliveryLog:
         self.rows: defaultdict[tuple[int, str], int] = defaultdict(int)
         """Numbers of rows by cell and table."""
         self.done: set[int] = set()
-        """Cells whose points are complete."""
+        """Cells with complete points."""
         self.size: int | None = None
         """The sink's size, if it reports one; None if it was never opened."""
         self.points = 0

@@ -39,7 +39,7 @@ TAGS = {
 MAX_SERIES = 200_000
 """The most series of samples, totals and statistics of one run. Of cells beyond, only results are sent."""
 MAX_FLOWS = 100
-"""Flows of a cell whose samples are sent: those that began first."""
+"""Number of flows of a cell with sent samples: those that began first."""
 _TOTAL = ("mean_bytes", "mean_packets", "max_bytes", "max_packets", "sent_packets", "sent_bytes", "dropped_packets")
 
 

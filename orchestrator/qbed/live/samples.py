@@ -38,7 +38,7 @@ _LOST = ("interface_dropped", "socket_dropped", "device_dropped")
 
 @dataclass(frozen=True)
 class Running:
-    """A lab or cell whose samples can be read: its folder (with `plan.json`), where they are, whether it goes on."""
+    """A lab or cell with samples: its folder (with `plan.json`), where they are, whether it goes on."""
 
     folder: Path
     samples: Callable[[Plan], Samples]

@@ -58,7 +58,7 @@ def _check_routes(lab: Lab, network: Network, problems: Problems) -> None:
 
 
 def check(resolved: ResolvedLab) -> None:
-    """Find all problems of a lab whose fields are valid individually, by resolving it."""
+    """Find all problems of a lab with individually valid fields by resolving it."""
     lab, problems = resolved.lab, resolved.problems
     _ = resolved.links, resolved.hosts
     if not problems.errors:
@@ -113,7 +113,7 @@ def _check_programs(resolved: ResolvedLab) -> None:
 
 
 def _check_rate_settings(resolved: ResolvedLab) -> None:
-    """Check for unused controllers, and for controllers whose signal no queue of the lab gives."""
+    """Check for unused controllers, and for controllers without a queue that gives their signal."""
     lab, problems = resolved.lab, resolved.problems
     if resolved.has_rate:
         if not problems.errors:

@@ -70,7 +70,7 @@ class ControllerSpecs:
         self._made: dict[object, ControllerSpec | None] = {}
 
     def get(self, settings: Layer, link_bps: int | None) -> ControllerSpec | None:
-        """Return the controller of a host whose link has this rate; None if there is none, or the settings
+        """Return the controller of a host with a link of this rate; None if there is none, or the settings
         are invalid.
         """
         key = (tuple(sorted((name, repr(value)) for name, (value, _) in settings.items())), link_bps)

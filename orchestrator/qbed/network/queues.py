@@ -43,7 +43,7 @@ class QueueSpec:
 
 
 def default_queue(spec: QueueSpec) -> QueueSpec:
-    """Return a queue of the default scheme with the same buffer, for switches whose P4 program does the marking."""
+    """Return a queue of the default scheme with the same buffer, for switches with a P4 program that marks."""
     return QueueSpec(default_scheme(), {"buffer": spec.values["buffer"]})
 
 

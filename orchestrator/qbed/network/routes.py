@@ -112,7 +112,7 @@ class Routing:
         return [out for out in self.outs[host] if self.is_host[self.peer(out)]]
 
     def primary(self, node: int) -> Out | None:
-        """Return the end whose address identifies a node: a host's first end towards a switch, otherwise
+        """Return the end with the address that identifies a node: a host's first end towards a switch, otherwise
         its first end.
         """
         return next(iter(self.uplinks(node) if self.is_host[node] else self.outs[node]), None) or next(

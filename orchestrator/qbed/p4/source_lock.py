@@ -47,7 +47,7 @@ class Lock:
 
 
 def ensure_current(program: Path) -> None:
-    """Compile a program whose sources changed since it was compiled; `StaleError` if that is not possible here.
+    """Compile a program if its sources changed since it was compiled; `StaleError` if that is not possible here.
 
     A program without a source has nothing to compare.
     """

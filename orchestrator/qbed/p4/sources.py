@@ -134,7 +134,7 @@ def _widths(form: Any) -> Widths:
 
 
 def _open_initial_entries(form: Any, info: P4Info) -> None:
-    """Mark tables whose entries are only initial: BMv2's JSON has constant ones alike, and their number as the size."""
+    """Mark tables with initial entries only: BMv2's JSON has constant ones alike, and their number as the size."""
     initial = {table.name: table.size for table in info.tables if table.initial_entries}
     for pipeline in form["pipelines"]:
         for table in pipeline["tables"]:

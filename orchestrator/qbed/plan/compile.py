@@ -349,7 +349,7 @@ class _Compiler:
         return p4.RecirculationPort(port=port.port, interface=name, rate_bps=port.rate_bps, qdisc=qdisc)
 
     def router(self, node: int) -> p.Node:
-        """A switch whose routes FRR finds, but for those that lead through a switch in P4, which speaks no protocol."""
+        """A switch with FRR's routes, and static ones through P4 switches, which run no routing protocol."""
         settings, switch, is_host = self.lab.frr, self.switch(node), self.routing.is_host
         outs = self.routing.outs[node]
         block = self.addresses.blocks.get(self.names[node])

@@ -205,7 +205,7 @@ class LinkChange(Part):
 
 
 class NodeChange(Part):
-    """A host's new congestion control, for its sockets too whose workload has none."""
+    """A host's new congestion control, also for sockets of workloads without one."""
 
     node: int
     """Index of the node."""
@@ -289,7 +289,7 @@ class Plan(Part):
     launches: list[Launch] = []
     """Programs as workload. If there are any, `/etc/hosts` names the nodes."""
     captures: list[Capture]
-    """Interfaces whose packets are written to files."""
+    """Interfaces with packet captures."""
     events: list[LinkEvent]
     """Links that go down or come up, in the order of their times."""
     changes: list[Change] = []

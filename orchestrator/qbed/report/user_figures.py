@@ -89,7 +89,7 @@ def _lines(
 def _trace(
     spec: Figure, figure: go.Figure, rows: list[Row], places: AxisPositions, look: tuple[str, str, str, Colours]
 ) -> None:
-    """One series. `look`: its name, whose colour it has, its dash."""
+    """One series. `look`: its name, the series of its colour, its dash."""
     name, first, dash, colours = look
     colour, symbol = colours[first], colours.symbol(first)
     values = [row.y for row in rows]

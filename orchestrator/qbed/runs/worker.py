@@ -94,7 +94,7 @@ class Outcome:
 
 
 def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
-    """Run the cells whose numbers are received from the pipe until it closes; send fractions and an `Outcome` each."""
+    """Run the cells by their numbers from the pipe until it closes; send fractions and an `Outcome` each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     raise_on(signal.SIGTERM, SystemExit, 143, once=True)

@@ -203,7 +203,7 @@ class Statistic(Number):
 
 
 class Child(Strict):
-    """The child queue, of another scheme, whose parameters are given beside this scheme's."""
+    """The child queue, of another scheme. Its parameters are given beside this scheme's."""
 
     parameter: str
     """Which parameter names its scheme."""
@@ -417,7 +417,7 @@ class Controller(Strict):
         return {parameter.name: parameter for parameter in self.parameters}
 
     def defaults(self, link_bps: int | None = None) -> dict[str, Value]:
-        """The defaults in base units, of a sender whose link has room for IP packets at this rate."""
+        """The defaults in base units, of a sender with a link that carries IP packets at this rate."""
         return {p.name: link_bps if p.link and link_bps else p.parse(p.default) for p in self.parameters}
 
     def parse(self, name: str, value: object) -> Value:
@@ -460,14 +460,14 @@ class Controller(Strict):
 _Declared = TypeVar("_Declared", Scheme, Controller)
 
 
-def _load(path: Path, model: type[_Declared], name: str, whose: str) -> _Declared:
+def _load(path: Path, model: type[_Declared], name: str, kind: str) -> _Declared:
     source = read(path)
     try:
         declared = model.model_validate(source.values)
     except ValidationError as error:
         raise QbedError("\n".join(explain(error, source, model.model_json_schema()))) from None
     if declared.name != name:
-        raise QbedError(source.message(("name",), f"expected the {whose}'s name `{name}`, got `{declared.name}`"))
+        raise QbedError(source.message(("name",), f"expected the {kind}'s name `{name}`, got `{declared.name}`"))
     return declared
 
 

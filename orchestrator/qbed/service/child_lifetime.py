@@ -22,7 +22,7 @@ STOP_S = 25.0
 
 
 def belong(parent: int) -> None:
-    """Request SIGTERM when `parent` ends, whose child this process must be."""
+    """Request SIGTERM for the end of `parent`, the parent of this process."""
     if not end_with_parent(parent, signal.SIGTERM):
         sys.exit(143)
 

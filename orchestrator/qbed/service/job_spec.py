@@ -9,7 +9,7 @@ from typing import Any
 STOPPED = 130
 """The exit status of a run that was stopped."""
 UNWRITTEN = 74
-"""The exit status of a run whose result could not be written because the disk is full (EX_IOERR)."""
+"""The exit status of a run without a result because the disk is full (EX_IOERR)."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class Jobs:
                 ).lastrowid
                 assert job is not None
                 place = self.place(job)
-                shutil.rmtree(place, ignore_errors=True)  # of one whose row was never there
+                shutil.rmtree(place, ignore_errors=True)  # of a job without a row
                 place.mkdir()
                 if lab is not None:
                     shutil.copytree(lab, place / LAB)
@@ -121,7 +121,7 @@ class Jobs:
         return next((job for job in found if job not in aside), None)
 
     def left_over(self) -> list[int]:
-        """Jobs whose process a service that is gone has had."""
+        """Running jobs of a service that has ended."""
         with self._lock:
             found = self._db.execute("SELECT id FROM jobs WHERE state IN ('running', 'cancelling') ORDER BY id")
             return [int(row[0]) for row in found]

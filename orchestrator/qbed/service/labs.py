@@ -119,7 +119,7 @@ class Labs:
                     os.kill(process.pid, 2)  # `qbed exec` interrupts what it has started
                 with suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), 5)
-            if arguments[0] != "up":  # whose keeper stays
+            if arguments[0] != "up":  # its keeper stays
                 kill_group(process)
 
 

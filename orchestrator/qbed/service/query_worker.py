@@ -18,7 +18,7 @@ MEMORY_BYTES = 4 << 30
 """The limit of address space: DuckDB's own limit, and what Python and Arrow map."""
 ROWS = 4_096
 REFUSED = 3
-"""The exit status of a query whose error, on standard error, is for the client."""
+"""The exit status of a query with an error for the client on standard error."""
 
 
 def main() -> None:

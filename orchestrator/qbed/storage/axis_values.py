@@ -45,7 +45,7 @@ def parse_quantities(values: Iterable[object]) -> tuple[str, list[float]] | None
 
 
 def quantity_columns(axes: Iterable[tuple[str, Sequence[object]]]) -> list[QuantityColumn]:
-    """Columns for those of the axes (name and values) whose values are quantities with a common unit.
+    """Columns for the axes (name and values) with quantities of a common unit.
 
     A column is named by its axis and unit, with the prefix `axis_` if the results use that name already.
     """

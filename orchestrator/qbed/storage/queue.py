@@ -37,7 +37,7 @@ class Queue:
         self.folder = store.folder.with_name("queue")
 
     def cell_folder(self, key: str) -> RunFolder:
-        """The run folder of a queued cell, whose only cell is 0. `StoreError` if the key is malformed."""
+        """The run folder of a queued cell, with the cell 0 only. `StoreError` if the key is malformed."""
         if not _KEY.fullmatch(key):
             raise StoreError(f"`{key[:100]}` is not the key of a cell: expected 64 hexadecimal digits")
         return RunFolder(self.folder / key[:2] / key)

@@ -181,7 +181,7 @@ class RunFolder:
         return folder
 
     def commit(self, cell: int, row: Row, *, keep: bool) -> None:
-        """Commit a finished cell, whose tables are in the folder of `begin`. `keep`: keep the guest's files."""
+        """Commit a finished cell with its tables in the folder of `begin`. `keep`: keep the guest's files."""
         folder = self.folder(cell, ".tmp")
         if not keep:
             for kept in RAW_FILES:

@@ -98,7 +98,7 @@ def _number(payload: bytes) -> int:
 
 _READERS: dict[str, Callable[[bytes], Values]] = {"cake": _cake}
 KINDS = frozenset(_FIELDS) | frozenset(_READERS)
-"""The kinds whose statistics can be decoded."""
+"""The kinds with statistics that can be decoded."""
 
 
 def names(kind: str) -> list[str]:

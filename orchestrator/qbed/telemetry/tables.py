@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a run folder: their columns, and Parquet files whose bytes depend on nothing but their rows.
+"""The tables of a run folder: their columns, and Parquet files with bytes that depend only on their rows.
 
 docs/run-folder.md describes every column. A change of meaning raises `VERSION`. `qbed.cells.arrow` has the
 tables of the cells from which they are merged.
@@ -351,7 +351,7 @@ def traces_of(run: Path) -> Iterator[tuple[int, str | None]]:
 
 
 class TableFile:
-    """A Parquet file in row groups of a fixed size, whose bytes depend only on its rows.
+    """A Parquet file in row groups of a fixed size. Its bytes depend only on its rows.
 
     Memory: one row group. The file appears with the first row group, or at `close` if it is `wanted` even when empty.
     """

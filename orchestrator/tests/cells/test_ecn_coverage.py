@@ -18,7 +18,7 @@ SCHEME = "{scheme: droptail, buffer: 128 KB}"
 
 
 def warnings(folder: Path, queue: str, hearing: list[bool], unmarked: int = 0) -> list[str]:
-    """Those of a cell whose flows h1>h3 and h2>h4 have ECN or not; the synthetic books agree otherwise."""
+    """The warnings of a cell with flows h1>h3 and h2>h4 with or without ECN; other counters are consistent."""
     (folder / "lab.yml").write_text(LAB.replace(SCHEME, queue))
     plan = compile_lab(load_lab(folder / "lab.yml"), 1)
     (folder / "plan.json").write_text(plan.dumps())

@@ -63,7 +63,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def campaign(folder: Path, monkeypatch: pytest.MonkeyPatch, addresses: list[Address]) -> Delivery | str:
-    """A run with a guest that is none, whose samples go to a sink; how that went."""
+    """Run a campaign with a fake guest, export its samples to a sink, and return the result."""
     monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(folder / "toolchain")))
     monkeypatch.setenv("QBED_STORE", "off")
     experiment = prepare(write_lab(folder / "lab"), RunOptions("quick", folder / "run", sinks=addresses))

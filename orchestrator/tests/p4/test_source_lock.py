@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program in P4 whose sources changed after it was compiled is compiled again, or refused.
+"""A P4 program with changed sources is compiled again, or refused.
 
 `P4C` names a script in place of the compiler: it writes ecn's files, and fails for a source that has `wrong` in it.
 """
@@ -50,7 +50,7 @@ cp {ecn}/ecn.json "$json" && cp {ecn}/ecn.p4info.txtpb "$info"
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A lab whose own program was compiled by hand, where p4c is not installed any more."""
+    """A lab with a program that was compiled by hand, without an installed p4c."""
     monkeypatch.setenv("P4C", "/nowhere/p4c")
     folder = tmp_path / "lab"
     folder.mkdir()

@@ -193,7 +193,7 @@ def test_an_event_behind_one_that_a_full_disk_has_cut_is_read(tmp_path: Path) ->
 
 
 class Broken:
-    """A database whose disk is full when a transaction is to be kept."""
+    """A database on a disk that is full when a transaction is committed."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database

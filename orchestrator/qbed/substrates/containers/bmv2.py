@@ -43,7 +43,7 @@ class Bmv2Error(SubstrateError):
 
 
 def switches(plan: Plan) -> list[int]:
-    """The nodes whose program BMv2 runs."""
+    """The nodes with a program that BMv2 runs."""
     return [index for index, node in enumerate(plan.nodes) if node.pipeline and node.pipeline.engine == BMV2]
 
 
@@ -60,7 +60,7 @@ def unsupported(pipeline: Pipeline) -> str | None:
 
 
 def topology(switch: Row, name: str, image: str) -> Row:
-    """Containerlab's entry of the container beside a switch, whose own entry and name these are."""
+    """Containerlab's entry of the container beside a switch with this entry and name."""
     return {
         "kind": "linux",
         "image": image,
@@ -85,7 +85,7 @@ exec stdbuf -oL {BMV2} --no-p4 --device-id {DEVICE} --log-console -L warn {ports
 
 
 def configure_switches(plan: Plan, folders: Path, lab: str, dilation: int) -> None:
-    """Configure program, entries and queues of each BMv2 of a lab whose nodes wait. Raise `Bmv2Error`."""
+    """Configure program, entries and queues of each BMv2 of a lab while its nodes wait. Raise `Bmv2Error`."""
     names = {node: name for name, node in containers(plan).items()}
     found = {one.node: one for one in Engine().containers(lab)} if names else {}
     for index in switches(plan):

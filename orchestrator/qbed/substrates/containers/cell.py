@@ -55,7 +55,7 @@ def ready_until(plan: Plan) -> float:
 
 @contextmanager
 def deployed(record: Record) -> Iterator[Nodes]:
-    """The lab of a record, whose folder is written: its nodes wait. At the end the caller decides what stays."""
+    """The lab of a record. Its folder is written, and its nodes wait. At the end the caller decides what stays."""
     with lock(record.name) as held:
         record.write()
         deploy(record, held)

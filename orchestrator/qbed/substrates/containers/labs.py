@@ -36,7 +36,7 @@ SMALLEST_FREE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Record:
-    """The parts of a lab in containers. `kind`: started by hand, or a cell of a run, whose folder stays."""
+    """The parts of a lab in containers. `kind`: started by hand, or a cell of a run; its folder stays."""
 
     name: str
     folder: str
