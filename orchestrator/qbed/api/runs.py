@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     import pyarrow as pa
 
-    from qbed.claims.diff import Parting
+    from qbed.claims.diff import RecordDifference
     from qbed.claims.sql import Connection
     from qbed.live.exporter import Delivery
     from qbed.report import Images
@@ -121,7 +121,7 @@ class Run:
 
         return Listing(self.folder).rows()
 
-    def differences(self, other: Run) -> Iterator[tuple[str, Parting | None]]:
+    def differences(self, other: Run) -> Iterator[tuple[str, RecordDifference | None]]:
         """The cells that did something else in another run, by name, each with the first record that differs (None:
         that was not observed), as `qbed diff` says it of the first.
         """
@@ -130,7 +130,7 @@ class Run:
         with Difference(self.folder, other.folder) as difference:
             for name, numbers, same in difference.cells():
                 if not same:
-                    yield name, difference.parting(numbers)
+                    yield name, difference.first_difference(numbers)
 
     def verify(self) -> list[str]:
         """All that is damaged, a line each."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where two runs part: the first cell that did something else, and in it the first record that differs."""
+"""The first difference of two runs: the first cell with another trace, and in it the first different record."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_SET = "as in the lab file"
 
 @dataclass(frozen=True)
 class Input:
-    """Something of which a cell is made that differs between two runs: a setting, the lab file, the toolchain."""
+    """A different input of two runs: a setting, the lab file, the toolchain."""
 
     name: str
     one: object
@@ -45,8 +45,8 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Parting:
-    """The first record of a table that differs; None: that run has no such record. `time_ns`: of a table with times."""
+class RecordDifference:
+    """The first different record of a table; None: that run has no such record. `time_ns`: its time, if it has one."""
 
     table: str
     time_ns: int | None
@@ -121,7 +121,7 @@ class Difference:
                 yield name, (number, other[values][0]), trace == other[values][1]
 
     def _traces(self, connection: Connection, cells: Path) -> Iterator[tuple[SqlRow, tuple[int, str | None]]]:
-        """By its axes: a cell's number and trace."""
+        """Number and trace of each cell by its axes."""
         wanted = [*self.axes, "cell", "trace_sha256"]
         described = connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(cells)]).description
         there = {column[0] for column in described}
@@ -144,7 +144,7 @@ class Difference:
         return [one for one in found if one.one != one.other]
 
     def _settings(self, run: int, number: int) -> Row:
-        """The settings of a cell, and where it ran."""
+        """The settings of a cell and its substrate."""
         sql = "SELECT settings, substrate, dilation FROM read_parquet(?) WHERE cell = ?"
         row = self._connections[run].execute(sql, [str(self._tables[run]["cells"]), number]).fetchone()
         text, substrate, dilation = row or (None, None, None)
@@ -157,18 +157,20 @@ class Difference:
             "dilation": dilation,
         }
 
-    def parting(self, numbers: tuple[int, int]) -> Parting | None:
-        """Where two cells part first, by lab time; None: nothing that was observed differs.
+    def first_difference(self, numbers: tuple[int, int]) -> RecordDifference | None:
+        """The first difference of two cells by lab time; None: all observations are equal.
 
         What only one of them observed comes last: which tables a cell has is a matter of its lab's `observe`.
         """
-        shared: list[Parting] = []
-        single: list[Parting] = []
+        shared: list[RecordDifference] = []
+        single: list[RecordDifference] = []
         for name in (*SAMPLES, *INTERVALS, *TOTALS):
             if (tables := self._cell_tables(name, numbers)) is not None:
                 empty = [table.is_empty() for table in tables]
                 if (pair := self._first(name, tables, numbers)) is not None:
-                    (single if any(empty) else shared).append(Parting(name, pair.time_ns, pair.one, pair.other))
+                    (single if any(empty) else shared).append(
+                        RecordDifference(name, pair.time_ns, pair.one, pair.other)
+                    )
         return min(shared or single, key=lambda found: by_time(found.time_ns), default=None)
 
     def _first(self, name: str, tables: tuple[CellTable, CellTable], numbers: tuple[int, int]) -> Pair | None:
@@ -186,7 +188,7 @@ class Difference:
         return None if files == [None, None] else (one, other)
 
     def _end_ns(self, numbers: tuple[int, int]) -> int | None:
-        """The end of the lab in the cell where it ended first: then what goes on without an end was read."""
+        """The earlier end of the lab in two cells. Records of unfinished objects are read then."""
         sql = "SELECT end_ns FROM read_parquet(?) WHERE cell = ?"
         rows = [
             connection.execute(sql, [str(tables["cells"]), number]).fetchone()

@@ -35,7 +35,7 @@ def diff(one: Run, other: Run) -> None:
                 continue
             differing += 1
             if differing == 1:
-                found = difference.parting(numbers) or "only in what was not observed: `observe` more"
+                found = difference.first_difference(numbers) or "only in what was not observed: `observe` more"
                 terminal.print_line("\n".join([f"cell {name}", *(f"  {each}" for each in inputs), f"  {found}"]))
     equal = f"; {of_other_inputs} did the same with other settings or another toolchain" if of_other_inputs else ""
     terminal.print_status(f"{compared} cells in both, {differing} of them did something else{equal}")

@@ -102,8 +102,8 @@ def test_shards_are_merged_and_runs_compared(bench: Path) -> None:
         qbed.merge(bench, [parts[0]], out="half", **asked)
     assert list(whole.differences(qbed.run(bench, out="again", **asked))) == []
     other = qbed.run(bench, out="other", settings={"links.default.rate": "2 Gbit/s"}, store=False, **asked)
-    (name, parting), *more = whole.differences(other)
-    assert (name, len(more)) == ("delay=5 us, seed=1, tcp=reno", 1) and parting is not None
+    (name, difference), *more = whole.differences(other)
+    assert (name, len(more)) == ("delay=5 us, seed=1, tcp=reno", 1) and difference is not None
     with pytest.raises(TypeError, match=r"merge\(\) has no `sinc`; did you mean `sinks`"):
         qbed.merge(bench, [], sinc=[])
 

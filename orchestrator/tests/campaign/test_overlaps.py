@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A number belongs to its label: whatever settings overlap, a cell runs what its columns say, or nothing runs."""
+"""Overlapping settings: a cell runs the values of its columns, or the campaign is refused."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def matrix_of(folder: Path, set_: dict[str, Any] | None = None, profile: str | N
 # --- the two examples of the issue ---
 
 
-def test_set_is_not_swallowed_by_an_axis() -> None:
+def test_a_set_option_is_not_overridden_by_an_axis() -> None:
     """`qbed run labs/dumbbell --profile quick --set switches.default.buffer='1 MB'` ran 128 KB and said 1 MB."""
     cells = list(matrix_of(DUMBBELL, {"switches.default.buffer": "1 MB"}, "quick"))
     assert [cell.values["scheme"] for cell in cells] == ["droptail", "ecn", "codel"]
@@ -93,7 +93,7 @@ def test_set_is_not_swallowed_by_an_axis() -> None:
         assert settings["switches.default.buffer"] == look(settings, ["switches.default", "buffer"]) == "1 MB"
 
 
-def test_an_axis_is_not_swallowed_by_a_later_one(tmp_path: Path) -> None:
+def test_an_axis_is_not_overridden_by_a_later_one(tmp_path: Path) -> None:
     """An axis of `switches.default.buffer` above one that sets `switches.default` gave two rows, both of 128 KB."""
     axes = {
         "buffer": {"field": "switches.default.buffer", "values": ["128 KB", "1 MB"]},
@@ -134,7 +134,7 @@ axes:
         ({"links..delay": "5 us"}, "expected a field such as"),
     ],
 )
-def test_a_set_that_would_make_a_label_untrue_is_refused(tmp_path: Path, set_: dict[str, Any], says: str) -> None:
+def test_a_set_option_that_contradicts_a_label_is_refused(tmp_path: Path, set_: dict[str, Any], says: str) -> None:
     write_lab(tmp_path, AXES)
     with pytest.raises(QbedError) as caught:
         matrix_of(tmp_path, set_)
@@ -207,7 +207,7 @@ def test_the_seed_can_be_set_like_any_field(tmp_path: Path) -> None:
         ("axes:\n  links..delay: [5 us]\n", "campaign.yml:3:3: axes.\"links..delay\": expected a field such as"),
     ],
 )  # fmt: skip
-def test_axes_that_undo_each_other_are_refused_with_both_places(tmp_path: Path, text: str, says: str) -> None:
+def test_axes_that_override_each_other_are_refused_with_both_positions(tmp_path: Path, text: str, says: str) -> None:
     file = write_lab(tmp_path, f"question: Who wins?\n{text}") / "campaign.yml"
     with pytest.raises(CampaignError) as caught:
         load_campaign(file)

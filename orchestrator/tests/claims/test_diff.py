@@ -101,8 +101,8 @@ def first_difference(
             pq.write_table(pa.Table.from_pylist(mine, schema=SCHEMAS[name]), run / f"{name}.parquet")
             record_checksums(run, [f"{name}.parquet"], more=True)
     with Difference(*twins) as difference:
-        assert difference.parting((1, 1)) is None
-        return str(difference.parting((0, 0)))
+        assert difference.first_difference((1, 1)) is None
+        return str(difference.first_difference((0, 0)))
 
 
 @pytest.fixture

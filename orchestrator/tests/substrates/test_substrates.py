@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of substrates: what is found, what is broken, what does not change while a run goes on."""
+"""Discovery of substrates, broken substrates, and the toolchain of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_default_comes_first_and_a_wrong_name_gets_the_nearest() -> None:
         substrate("virtul")
 
 
-def test_a_broken_one_does_not_keep_the_others_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_substrate_does_not_affect_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "__init__.py").write_text('NAME = "broken"\n')
     (tmp_path / "broken" / "substrate.py").write_text("import no_such_module\n")

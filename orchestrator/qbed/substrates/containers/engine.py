@@ -24,7 +24,7 @@ TIMEOUT_S = 60.0
 
 
 class EngineError(SubstrateError):
-    """The Docker engine does not answer, or refuses; the message says the remedy."""
+    """The Docker engine does not answer, or refuses; the message has the remedy."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Engine:
-    """The Docker engine behind `$DOCKER_HOST` (a `unix://` address), or the machine's own."""
+    """The Docker engine behind `$DOCKER_HOST` (a `unix://` address), or the machine's default engine."""
 
     def __init__(self, path: str | None = None) -> None:
         host = os.environ.get("DOCKER_HOST", "")
@@ -65,7 +65,7 @@ class Engine:
         return str(self._call("GET", "/version").get("Version", "unknown"))
 
     def has_image(self, name: str) -> bool:
-        """Whether an image is here already."""
+        """Whether the machine has the image."""
         status, _ = self._request("GET", f"/images/{quote(name, safe='/:@')}/json")
         return status == 200
 
@@ -91,7 +91,7 @@ class Engine:
             raise EngineError(f"the container {container.name} cannot be removed: {answer.get('message')}")
 
     def logs(self, container: Container, lines: int = 8) -> list[str]:
-        """The last lines that a container's first process wrote."""
+        """The last lines of output of a container's first process."""
         path = f"/containers/{container.id}/logs?stdout=true&stderr=true&tail={lines}"
         try:
             raw = self._raw("GET", path)[1]
@@ -100,7 +100,7 @@ class Engine:
         return [line for line in _demultiplex(raw).splitlines() if line.strip()]
 
     def run(self, container: Container, argv: list[str]) -> str:
-        """Run a program in a container; returns what it said."""
+        """Run a program in a container and return its output."""
         asked = {"AttachStdout": True, "AttachStderr": True, "Cmd": argv}
         identity = self._call("POST", f"/containers/{container.id}/exec", asked)["Id"]
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labs in containers that are brought up by hand: `qbed up LAB --on containerlab`. Docker keeps them."""
+"""Interactive labs in containers: `qbed up LAB --on containerlab`. Docker keeps them running."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from qbed.telemetry.wall import read_node, read_wall
 CELL = "cell"
 BOOT_S = 60.0
 WORKLOAD_AHEAD_NS = 1_000_000_000
-"""As in virtual time: servers that start before the others are there by then."""
+"""As in virtual time: servers have started by then."""
 ANSWER_S = 30.0
-"""A node that runs has started a program long before."""
+"""A running node has started a program long before."""
 
 
 def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) -> None:
-    """Bring a lab up: returns when its nodes run. What a crash left of it is taken away first. `images` by role."""
+    """Bring up a lab and return when its nodes run. Remains of a crash are removed first. `images` by role."""
     name, dilation = plan.lab, placement.dilation
     folder = state_folder() / name / CELL
     record = Record(
@@ -82,7 +82,7 @@ def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) 
 
 
 def check_name_free(name: str) -> None:
-    """SessionError if a lab of this name is up, in containers or elsewhere."""
+    """SessionError if a lab of this name is up on any substrate."""
     check_name_free_elsewhere(name, NAME)
     before = read_record(name)
     if before is not None and before.state == "up":
@@ -133,7 +133,7 @@ class ContainerDeployment:
 
     @contextmanager
     def _connect(self, node: str) -> Iterator[LineConnection]:
-        """A conversation with a node."""
+        """A connection to a node."""
         record = self.record
         if node not in record.nodes:
             raise SessionError(f"the lab {record.name} has no node `{node}`{nearest(node, record.nodes)}")
@@ -261,7 +261,7 @@ class _Execution:
 
 
 def _running(record: Record) -> str:
-    """How many of a lab's containers run."""
+    """The number of running containers of a lab."""
     if record.state != "up":
         return "comes up" if is_busy(record.name) else "broken"
     try:
