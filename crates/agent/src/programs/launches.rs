@@ -201,7 +201,7 @@ mod tests {
         let row = Row { launch: 0, program: 0, label: "server", node: "h2", argv: &argv, outcome: &outcome };
         let formats = include_str!("../../../../docs/formats.md");
         let example =
-            formats.split("Program record:").nth(1).and_then(|rest| rest.split('`').nth(1)).unwrap();
+            formats.split("**Program record.**").nth(1).and_then(|rest| rest.split('`').nth(1)).unwrap();
         let example: serde_json::Value = serde_json::from_str(example).unwrap();
         assert_eq!(serde_json::to_value(&row).unwrap(), example);
     }

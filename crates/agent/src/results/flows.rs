@@ -136,7 +136,8 @@ mod tests {
             segments_received: None,
         };
         let formats = include_str!("../../../../docs/formats.md");
-        let example = formats.split("Flow record:").nth(1).and_then(|rest| rest.split('`').nth(1)).unwrap();
+        let example =
+            formats.split("**Flow record.**").nth(1).and_then(|rest| rest.split('`').nth(1)).unwrap();
         let example: serde_json::Value = serde_json::from_str(example).unwrap();
         assert_eq!(to_value(&record).unwrap(), example);
     }
