@@ -47,6 +47,7 @@ claims:
   - name: all-complete
     paper: Every flow completes.
     source: a test
+    random: no
     sql: SELECT (SELECT count(*) FROM ended) = count(*) AS holds, count(*) AS flows FROM flows
 figures:
   - {kind: queue}

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from qbed.base.json_files import write_json
-from qbed.claims.judge import connect, read_verdicts
+from qbed.claims.verdict import read_verdicts
+from qbed.claims.views import connect
 from qbed.storage.axis_values import quantity_columns
 from qbed.storage.checksums import DamagedError, check_cell
 from qbed.storage.identity import StoreError

@@ -17,7 +17,9 @@ import pytest
 from qbed.base.json_files import sealed, unsealed
 from qbed.campaign.file import Campaign, Claim
 from qbed.claims import sql
-from qbed.claims.judge import Verdict, connect, judge_all
+from qbed.claims.judge import judge_all
+from qbed.claims.verdict import Verdict
+from qbed.claims.views import connect
 
 from qbed_testing.untrusted_lab import LAB, qbed
 
@@ -51,11 +53,7 @@ def folder(finished_run: Path, tmp_path: Path) -> Iterator[Path]:
 
 def judge(folder: Path, *queries: str) -> list[Verdict]:
     claims = [Claim(name=f"claim-{number}", paper="-", sql=query) for number, query in enumerate(queries)]
-    connection = connect(folder / "run")
-    try:
-        return judge_all(connection, Campaign(question="?", claims=claims), None)
-    finally:
-        connection.close()
+    return judge_all(folder / "run", Campaign(question="?", claims=claims), None)
 
 
 def test_two_queries_spill_to_separate_folders(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

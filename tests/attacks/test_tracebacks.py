@@ -317,12 +317,11 @@ UNUSUAL_SQL = (
 def test_unusual_sql_in_a_received_run_folder(run: Path, chunk: int) -> None:
     """Claims are judged; `report` runs views and figures."""
     from qbed.campaign.file import Campaign, Claim
-    from qbed.claims.judge import connect, judge_all
+    from qbed.claims.judge import judge_all
 
     texts = UNUSUAL_SQL[chunk::4]
-    connection = connect(run)
     claims = [Claim(name=f"c{number}", paper="", sql=sql) for number, sql in enumerate(texts)]
-    verdicts = judge_all(connection, Campaign(question="?", claims=claims), None)
+    verdicts = judge_all(run, Campaign(question="?", claims=claims), None)
     json.loads(json.dumps([verdict.model_dump() for verdict in verdicts], allow_nan=False))
     identity = read_identity(run)
     identity["figures"] = [

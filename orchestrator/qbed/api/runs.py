@@ -18,7 +18,7 @@ from qbed.base.errors import QbedError, nearest
 from qbed.base.json_files import Row, read_json
 from qbed.campaign.axes import Value
 from qbed.campaign.file import Campaign, campaign_of
-from qbed.claims.judge import Verdict
+from qbed.claims.verdict import Verdict
 from qbed.config.source import Source, parse
 from qbed.lab.library import find
 from qbed.storage.run_folder import CLAIMS, RunFolder
@@ -71,9 +71,9 @@ class Run:
 
     @property
     def holds(self) -> bool:
-        """Whether all cells are complete and all claims came out as expected."""
+        """Whether all cells are complete and the results exclude no claim's expected verdict."""
         (bad,) = self.sql("SELECT count(*) AS bad FROM all_cells WHERE status <> 'complete'").column("bad").to_pylist()
-        return bad == 0 and all(verdict.as_expected for verdict in self.claims.values())
+        return bad == 0 and not any(verdict.contradicted for verdict in self.claims.values())
 
     def sql(self, select: str) -> pa.Table:
         """A SELECT over the run's tables and its campaign's views, as claims ask: a pyarrow.Table."""
@@ -138,7 +138,7 @@ class Run:
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
-        from qbed.claims.judge import connect
+        from qbed.claims.views import connect
 
         with connect(self.folder) as connection:
             yield connection

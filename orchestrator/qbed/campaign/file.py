@@ -20,6 +20,7 @@ from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema, fie
 from qbed.base.errors import LabError, nearest
 from qbed.campaign.axes import Alternative, AxisEntry, FieldAxis, Part, Value, alternatives, check_axes, column_name
 from qbed.campaign.bands import METRICS, Band, parse_band
+from qbed.campaign.claim import Claim
 from qbed.campaign.overlaps import count_fields, fields, without
 from qbed.campaign.until import Until, parse_until
 from qbed.config.messages import MAX_ERRORS, explain
@@ -44,31 +45,6 @@ Tolerated = Annotated[
     PlainValidator(parse_band),
     WithJsonSchema({"type": ["number", "string"], "examples": ["10 %", 3, "10 % or 3"]}),
 ]
-
-
-class Claim(Part):
-    """A sentence that the results must bear out."""
-
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    """A short name: lower-case letters, digits, hyphens."""
-    paper: str = ""
-    """The sentence that is checked, as its source has it; not of a claim of one's own."""
-    source: str = ""
-    """Source of the sentence: the paper, its figure or table."""
-    sql: str
-    """DuckDB over the views of `qbed.claims.judge`: one row with a boolean `holds` and the numbers that it rests on."""
-    expect: Literal["holds", "refuted"] = "holds"
-    """`refuted`: it is known not to come out here."""
-    why: str | None = None
-    """Why it does not come out here."""
-    profiles: list[str] | None = None
-    """The profiles that judge this claim; all of them without it."""
-
-    @model_validator(mode="after")
-    def _says_why(self) -> Claim:
-        if self.expect == "refuted" and not self.why:
-            raise ValueError("a claim with `expect: refuted` needs `why`")
-        return self
 
 
 ROWS = {
@@ -109,7 +85,7 @@ class Figure(Part):
     queue: str | None = None
     """The queue that it shows; the bottleneck without it."""
     sql: str | None = None
-    """DuckDB over the views of `qbed.claims.judge`: the rows of `line`, `steps`, `bar`, `scatter`, `heatmap`, `cdf`."""
+    """DuckDB over the views of `qbed.claims.views`: the rows of `line`, `steps`, `bar`, `scatter`, `heatmap`, `cdf`."""
     x_title: str | None = None
     """Quantity on the x-axis, with its unit."""
     y_title: str | None = None
@@ -166,7 +142,7 @@ class Campaign(Part):
     profiles: dict[str, Profile] = Field(default_factory=dict)
     """Smaller and larger versions of the matrix."""
     views: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], str] = Field(default_factory=dict)
-    """By their names: DuckDB SELECTs over the views of `qbed.claims.judge` and those above, for claims and figures."""
+    """By their names: DuckDB SELECTs over the views of `qbed.claims.views` and those above, for claims and figures."""
     claims: list[Claim] = Field(default_factory=list)
     """The expected outcome."""
     figures: list[Figure] = Field(default_factory=list)

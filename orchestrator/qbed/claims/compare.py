@@ -6,14 +6,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from itertools import pairwise
 from pathlib import Path
 
 from qbed.base.json_files import Json, Row
 from qbed.campaign.axes import Value
 from qbed.campaign.bands import Band
 from qbed.campaign.file import Campaign
-from qbed.claims.judge import Verdict, connect, judge_all
+from qbed.claims.judge import judge_all
+from qbed.claims.verdict import NOT_ASKED, Verdict
 from qbed.storage.run_folder import RunFolder
 
 EXACTLY = Band()
@@ -30,13 +30,9 @@ def compared(identity: Row) -> tuple[str, list[Value]]:
 def judge_run(run: Path, campaign: Campaign, profile: str | None, lacking: str | None = None) -> list[Verdict]:
     """The verdict of each claim over a merged run folder; in a comparing profile, whether the outcomes are equal."""
     axis, values = compared(RunFolder(run).identity())
-    found: list[list[Verdict]] = []
-    each: list[Value | None] = [*values] or [None]
-    for value in each:
-        with connect(run, None if value is None else (axis, value)) as connection:
-            found.append(judge_all(connection, campaign, profile, lacking))
     if not values:
-        return found[0]
+        return judge_all(run, campaign, profile, lacking)
+    found = [judge_all(run, campaign, profile, lacking, {axis: value}) for value in values]
     chosen = campaign.profile(profile)
     return [
         _combine(values, list(outcomes), chosen.within, chosen.differs.get(outcomes[0].name))
@@ -52,20 +48,24 @@ def band_of(name: str, within: Mapping[str, Band]) -> Band:
 def _combine(values: list[Value], outcomes: list[Verdict], within: Mapping[str, Band], differs: str | None) -> Verdict:
     """Combine the outcomes of a claim: its numbers for each value, and the differences beyond the tolerance."""
     first = outcomes[0]
-    undecided = next((one for one in outcomes if one.verdict in ("not asked", "undecided")), None)
-    if undecided is not None:
-        return undecided
+    unmeasured = next((one for one in outcomes if one.verdict == NOT_ASKED or not one.seeds), None)
+    if unmeasured is not None:
+        return unmeasured
     measured = {name: [one.measured.get(name) for one in outcomes] for name in first.measured}
-    differences = list(_differences(first.name, measured, within))
-    if any(one.verdict != other.verdict for one, other in pairwise(outcomes)):
+    samples: list[Json] = [one.sample_holds for one in outcomes]
+    differences = list(_differences(first.name, {"sample_holds": samples, **measured}, within))
+    if {"holds", "refuted"} <= {one.verdict for one in outcomes}:
         verdicts = ", ".join(f"{one.verdict} ({value})" for one, value in zip(outcomes, values, strict=True))
         differences.insert(0, f"the claim {verdicts}")
     return first.model_copy(
         update={
+            "random": False,  # the same seeds for each value
             "verdict": "refuted" if differences else "holds",
             "reason": "; ".join(differences) or None,
             "expect": "holds" if differs is None else "refuted",
+            "contradicted": bool(differences) != (differs is not None),
             "why": differs,
+            "estimates": [],
             "measured": {"claim": [one.verdict for one in outcomes], **measured},
         }
     )
@@ -76,7 +76,8 @@ def _differences(claim: str, measured: Mapping[str, list[Json]], within: Mapping
         band = band_of(f"{claim}.{name}", within)
         for other in others:
             if not _is_close(first, other, band):
-                yield f"{name} {_shown(first)} and {_shown(other)} (within {band})"
+                tolerance = "" if isinstance(first, bool) else f" (within {band})"
+                yield f"{name} {_shown(first)} and {_shown(other)}{tolerance}"
 
 
 def _is_close(first: Json, other: Json, band: Band) -> bool:

@@ -13,8 +13,8 @@ from pathlib import Path
 from qbed.base import json_files
 from qbed.base.json_files import write_json
 from qbed.campaign.bands import METRICS, Band
-from qbed.claims.judge import connect
 from qbed.claims.sql import Connection
+from qbed.claims.views import connect
 from qbed.storage.identity import ran_on
 from qbed.storage.run_folder import RunFolder
 

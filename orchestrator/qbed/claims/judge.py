@@ -1,206 +1,281 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: SQL over a run's tables says whether a sentence of a paper holds here.
+"""Judge a campaign's claims by confidence intervals over seeds.
 
-The views `cells`, `flows`, `queues`, `queue_series`, `queue_events`, `tcp_info`, `rates`, `routes`, `statistics`,
-`convergence` and those of windows hold complete cells only, each row with its cell's axes as columns. `all_cells` also
-has those that failed or are invalid. A campaign's own views build on them, and `MACROS` are functions for all. What
-this SQL may reach: `qbed.claims.sql`.
+A claim is a statement about a population of runs, from which the seeds are a sample. It holds if the interval is inside
+its bound, it is refuted if the interval is outside, and is undecided otherwise. One seed decides nothing random.
+`qbed.claims.intervals` has the intervals, and the rule by which a verdict may change the exit status.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-import duckdb
-import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, JsonValue
-
-from qbed.base.errors import QbedError
-from qbed.base.json_files import Json, Row, read_json
+from qbed.base.json_files import Row
 from qbed.campaign.axes import Value
-from qbed.campaign.file import Campaign, Claim
-from qbed.campaign.until import STUDENT_95
-from qbed.claims.sql import Connection, checked, confined, first_rows, foreseen, one_line, quoted, text
-from qbed.storage.axis_values import quantity_columns
-from qbed.storage.checksums import check_merged
-from qbed.storage.run_folder import CLAIMS, RunFolder
-from qbed.telemetry import tables
+from qbed.campaign.bounds import MAJORITY, Outcome
+from qbed.campaign.claim import Claim
+from qbed.campaign.file import Campaign
+from qbed.claims.intervals import (
+    CONFIDENCE,
+    FALSE_ALARM,
+    LEAST_EQUAL,
+    UNKNOWN,
+    Interval,
+    centre,
+    detectable,
+    interval,
+    share_interval,
+    surely,
+)  # fmt: skip
+from qbed.claims.samples import Answer, Group, SampleError, answer, measures, whole_seeds
+from qbed.claims.sql import Connection
+from qbed.claims.verdict import NOT_ASKED, Estimate, Verdict
+from qbed.claims.views import connect
 
-MACROS = (
-    # Jain, Chiu, Hawe 1984: 1 if all are equal, 1/n if one has everything
-    "jain_index(x) AS pow(sum(x), 2) / (count(x) * sum(pow(x, 2)))",
-    # half the width of the mean's 95 % confidence interval; NULL for a single value, beyond 31 values a little too wide
-    f"interval_95(x) AS {list(STUDENT_95)}[least(count(x) - 1, {len(STUDENT_95)})] * stddev(x) / sqrt(count(x))",
-)
-"""Aggregates for claims, figures and views."""
-# Convergence time: from each instant at which links change state to the last route change before the next one.
-_CONVERGENCE = """
-WITH events AS (
-    SELECT cell{axes}, time_ns AS at_ns, list_sort(list(DISTINCT link)) AS links, change AS state
-    FROM routes e WHERE link IS NOT NULL AND change IN ('down', 'up') GROUP BY ALL),
-  spans AS (
-    SELECT *, lead(at_ns) OVER (PARTITION BY cell ORDER BY at_ns) AS until_ns FROM events)
-SELECT e.cell{axes}, e.at_ns, e.links, e.state, count(r.time_ns) AS changes,
-  coalesce(max(r.time_ns - e.at_ns), 0) AS convergence_ns
-FROM spans e LEFT JOIN routes r ON r.cell = e.cell AND r.change IN ('set', 'removed') AND r.protocol <> 'kernel'
-  AND r.time_ns >= e.at_ns AND r.time_ns < coalesce(e.until_ns, 9223372036854775807)
-GROUP BY ALL
-"""
-
-
-MAX_MEASURED = 10_000
-"""Characters of JSON beside `holds`."""
+T = TypeVar("T")
+MAX_VALUES = 200
+"""Values by seed that a verdict stores for each measure."""
+MAX_SQL_SEEDS = 100
+"""Seeds for which a claim's own SQL is asked: each is a query."""
+SHARE = "share_of_seeds"
+"""Name of the estimate of a claim with SQL: the share of seeds in which it holds."""
 
 
-class Verdict(BaseModel):
-    """The outcome of a claim. `verdict`: `holds`, `refuted`, `undecided` (with a `reason`) or `not asked`."""
+@dataclass
+class _Sample:
+    """What the SQL of a claim gave. `problem`: why it gave nothing."""
 
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    paper: str
-    source: str
-    sql: str
-    expect: str
-    why: str | None
-    verdict: str
-    reason: str | None = None
-    measured: dict[str, JsonValue] = {}
+    claim: Claim
+    groups: list[Group] = field(default_factory=list)
+    together: Answer | None = None
+    answers: dict[int, Answer] = field(default_factory=dict)
+    problem: str | None = None
 
     @property
-    def as_expected(self) -> bool:
-        return self.verdict in (self.expect, "not asked")
-
-
-def connect(run: Path, only: tuple[str, Value] | None = None) -> Connection:
-    """DuckDB with the macros and views of a merged run folder; `QbedError` if a view of the campaign's own fails.
-
-    `only`: an axis and one of its values: as if the run had no other cells.
-    """
-    store = RunFolder(run)
-    files, identity = store.tables(), store.identity()
-    where = "" if only is None else f" WHERE {quoted(only[0])} = {text(only[1])}"
-    axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"]}
-    numbers = [one.column for one in quantity_columns(axes.items())]
-    connection = _connect([*axes], files, spill=run, where=where, numbers=numbers)
-    for view in identity.get("views", ()):
-        try:
-            define(connection, view["name"], view["sql"])
-        except duckdb.Error as error:
-            raise QbedError(f"the campaign's view `{view['name']}` is wrong: {one_line(error)}") from error
-    return connection
-
-
-def connect_empty(columns: dict[str, str]) -> Connection:
-    """DuckDB with macros and empty tables, without a campaign's views. `columns`: those of the axes."""
-    return _connect(list(columns), {}, tables.cells_schema(columns))
-
-
-def _connect(
-    axes: list[str],
-    files: dict[str, Path],
-    cells: pa.Schema | None = None,
-    spill: Path | None = None,
-    where: str = "",
-    numbers: Iterable[str] = (),
-) -> Connection:
-    """Macros and views of those cells; tables that have no file are empty. `numbers`: columns that older runs lack."""
-    connection = confined(files.values(), spill)
-    source = {name: f"read_parquet({text(file)})" for name, file in files.items()}
-    for macro in MACROS:
-        connection.execute(f"CREATE MACRO {macro}")
-    for name, schema in {"cells": cells, **tables.SCHEMAS}.items():
-        if name not in files:
-            connection.register(f"empty_{name}", schema.empty_table())
-    define(connection, "all_cells", f"SELECT * FROM {source.get('cells', 'empty_cells')}{where}")
-    define(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
-    there = {name for name, *_ in connection.execute("DESCRIBE all_cells").fetchall()}
-    axes = [*axes, *(name for name in numbers if name in there)]
-    columns = ", ".join(f"c.{quoted(axis)}" for axis in axes)
-    for name in tables.SCHEMAS:
-        table = source.get(name, f"empty_{name}")
-        define(connection, name, f"SELECT {columns}, t.* FROM {table} t JOIN cells c USING (cell)")
-    axis_columns = "".join(f", e.{quoted(axis)}" for axis in axes)
-    define(connection, "convergence", _CONVERGENCE.replace("{axes}", axis_columns))
-    return connection
-
-
-def define(connection: Connection, name: str, sql: str) -> None:
-    """Make a view; `duckdb.Error` if its SQL is wrong."""
-    with foreseen():
-        connection.execute(f"CREATE VIEW {quoted(name)} AS {checked(sql)}")
+    def bounds(self) -> int:
+        return max(1, len(self.groups) * len(self.claim.bound))
 
 
 def judge_all(
-    connection: Connection, campaign: Campaign, profile: str | None, lacking: str | None = None
-) -> list[Verdict]:
-    """The verdict of each claim. With failed or invalid cells none is decided: a part proves nothing of the whole.
+    run: Path, campaign: Campaign, profile: str | None, lacking: str | None = None,
+    only: Mapping[str, Value] | None = None,
+) -> list[Verdict]:  # fmt: skip
+    """The verdict of each claim over a merged run folder. With failed or invalid cells none is decided.
 
-    `lacking`: why these cells are too few to decide anything.
+    `lacking`: why these cells are too few to decide anything. `only`: values of axes, as if the run had no other cells.
     """
+    claims = [claim for claim in campaign.claims if campaign.asks(claim, profile)]
+    with closing(connect(run, only)) as connection:
+        undecidable = _missing_cells(connection) or lacking
+        seeds = whole_seeds(connection)
+        samples = {claim.name: _sample(connection, claim, seeds) for claim in claims}
+    _ask_each_seed(run, only or {}, seeds, [one for one in samples.values() if one.together is not None])
+    strict = 1 - FALSE_ALARM / max(1, sum(one.bounds for one in samples.values()))
+    return [
+        _not_asked(claim) if claim.name not in samples else _verdict(samples[claim.name], seeds, strict, undecidable)
+        for claim in campaign.claims
+    ]
+
+
+def _missing_cells(connection: Connection) -> str | None:
     rows = connection.execute(
         "SELECT status, count(*) FROM all_cells WHERE status <> 'complete' GROUP BY 1 ORDER BY 1"
     ).fetchall()
-    gaps = " and ".join(f"{count} {status}" for status, count in rows)
-    verdicts = []
-    for claim in campaign.claims:
-        if not campaign.asks(claim, profile):
-            only = ", ".join(claim.profiles or ())
-            outcome: Row = {"verdict": "not asked", "reason": f"only in {only}"}
+    return f"cells are missing: {' and '.join(f'{count} {status}' for status, count in rows)}" if rows else None
+
+
+def _sample(connection: Connection, claim: Claim, seeds: Iterable[int]) -> _Sample:
+    sample = _Sample(claim)
+    try:
+        if claim.sql is None:
+            sample.groups = measures(connection, claim, seeds)
         else:
-            outcome = _ask(connection, claim)
-            if gaps:
-                outcome |= {"verdict": "undecided", "reason": f"cells are missing: {gaps}"}
-            elif lacking is not None:
-                outcome |= {"verdict": "undecided", "reason": lacking}
-        verdicts.append(Verdict(**claim.model_dump(exclude={"profiles"}), **outcome))
-    return verdicts
+            sample.together = answer(connection, claim)
+    except SampleError as error:
+        sample.problem = str(error)
+    return sample
 
 
-def _ask(connection: Connection, claim: Claim) -> Row:
-    try:
-        names, rows = first_rows(connection, claim.sql, 2)
-    except duckdb.Error as error:
-        return {"verdict": "undecided", "reason": f"the SQL fails: {one_line(error)}"}
-    if len(rows) != 1 or "holds" not in names:
-        return {"verdict": "undecided", "reason": "the SQL must give one row with a column `holds`"}
-    values = dict(zip(names, rows[0], strict=True))
-    holds = values.pop("holds")
-    measured = {name: _plain(value) for name, value in values.items()}
-    if not isinstance(holds, bool):
-        return {"verdict": "undecided", "reason": f"`holds` is {holds}, not true or false", "measured": measured}
-    if len(json.dumps(measured)) > MAX_MEASURED:
-        return {"verdict": "undecided", "reason": f"what it measured is longer than {MAX_MEASURED} characters"}
-    return {"verdict": "holds" if holds else "refuted", "measured": measured}
+def _ask_each_seed(run: Path, only: Mapping[str, Value], seeds: list[int], samples: list[_Sample]) -> None:
+    """Ask the SQL of claims for each seed alone."""
+    if len(seeds) == 1:
+        for sample in samples:
+            sample.answers = {seeds[0]: sample.together} if sample.together is not None else {}
+        return
+    for seed in seeds[:MAX_SQL_SEEDS] if samples else ():
+        with closing(connect(run, {**only, "seed": seed})) as connection:
+            for sample in samples:
+                try:
+                    sample.answers[seed] = answer(connection, sample.claim)
+                except SampleError as error:
+                    sample.problem = sample.problem or f"seed {seed}: {error}"
 
 
-def _plain(value: Any) -> Json:
-    """A value of DuckDB as JSON: decimals become numbers, whatever is unknown becomes text."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no such number
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    try:
-        return _plain(float(value))
-    except (TypeError, ValueError, OverflowError):
-        return str(value)
+def _not_asked(claim: Claim) -> Verdict:
+    return _build(claim, verdict=NOT_ASKED, reason=f"only in {', '.join(claim.profiles or ())}")
 
 
-def read_verdicts(run: Path) -> list[Verdict]:
-    """The verdicts that a run's claims.json holds; none without that file."""
-    check_merged(run, [CLAIMS])
-    if not (run / CLAIMS).exists():
-        return []
-    try:
-        return [Verdict.model_validate(item) for item in read_json(run / CLAIMS)]
-    except (OSError, ValueError, TypeError) as error:
-        text = " ".join(str(error).split())
-        raise QbedError(f"{run / CLAIMS} cannot be read: {text}; `qbed run` writes it again") from None
+def _verdict(sample: _Sample, seeds: list[int], strict: float, undecidable: str | None) -> Verdict:
+    claim = sample.claim
+    if sample.problem is None and not claim.random:
+        sample.problem = _differing(sample)
+    measured = {} if sample.together is None else dict(sample.together.measured)
+    holds = None if sample.together is None else sample.together.holds
+    if sample.problem is not None:
+        contradicted = undecidable is None
+        return _build(
+            claim,
+            verdict="undecided",
+            reason=undecidable or sample.problem,
+            contradicted=contradicted,
+            measured=measured,
+        )
+    estimates, decided = _estimate(sample, seeds, strict)
+    measured |= {_label(one): one.centre for one in estimates if one.name != SHARE}
+    counted = min((one.seeds for one in estimates), default=0)
+    common: Row = {"estimates": estimates, "measured": measured, "seeds": counted, "sample_holds": holds}
+    if undecidable is not None:
+        return _build(claim, verdict="undecided", reason=undecidable, **common)
+    verdict = _combined(one.outcome for one in estimates if one.outcome is not None)
+    opposite = {"holds": "refuted", "refuted": "holds", "undecided": None}[claim.expect]
+    contradicted = decided == opposite
+    reason = None if verdict == "holds" else _reason(claim, estimates, seeds)
+    return _build(claim, verdict=verdict, reason=reason, contradicted=contradicted, **common)
+
+
+def _build(claim: Claim, **outcome: object) -> Verdict:
+    fields = {name: getattr(claim, name) for name in ("name", "paper", "source", "random", "expect", "why")}
+    return Verdict.model_validate(fields | {"sql": claim.query} | outcome)
+
+
+def _differing(sample: _Sample) -> str | None:
+    """Why a claim that is not random depends on the seed, or has no value."""
+    for group in sample.groups:
+        for name, values in group.values.items():
+            if len(set(values.values())) > 1:
+                (first, one), (second, other) = _first_different(values)
+                return f"`random: no`, but `{name}` is {one:.6g} for seed {first} and {other:.6g} for seed {second}"
+            if not values and name in sample.claim.bound:
+                return f"`{name}` has no value"
+    if len({repr(one) for one in sample.answers.values()}) > 1:
+        (first, _), (second, _) = _first_different(sample.answers)
+        return f"`random: no`, but the SQL gives other values for seed {second} than for seed {first}"
+    if sample.claim.sql is not None and any(one.holds is None for one in sample.answers.values()):
+        return "`holds` is NULL"
+    return None if sample.groups or sample.answers else "no cell has a value"
+
+
+def _first_different(values: Mapping[int, T]) -> tuple[tuple[int, T], tuple[int, T]]:
+    first, *others = values.items()
+    return first, next(one for one in others if one[1] != first[1])
+
+
+def _estimate(sample: _Sample, seeds: list[int], strict: float) -> tuple[list[Estimate], Outcome]:
+    """The estimates of a claim, and its verdict at the confidence that may change the exit status."""
+    claim = sample.claim
+    if claim.sql is not None:
+        values = {seed: float(one.holds) for seed, one in sample.answers.items() if one.holds is not None}
+        shown, sure = (_share(claim, values, level) for level in (CONFIDENCE, strict))
+        estimate = Estimate(
+            name=SHARE, bound=str(MAJORITY), average="share", values=_stored(values), seeds=len(values),
+            centre=sum(values.values()) / len(values) if values else None, low=shown[0], high=shown[1],
+            outcome=MAJORITY.judge(*shown),
+        )  # fmt: skip
+        return [estimate], MAJORITY.judge(*sure)
+    estimates, decided = [], list[Outcome]()
+    for group in sample.groups:
+        for name, by_seed in group.values.items():
+            estimates.append(_measure(claim, group, name, by_seed, seeds))
+            if name in claim.bound:
+                decided.append(_surely(claim, name, by_seed, seeds, strict))
+    return estimates, _combined(decided)
+
+
+def _share(claim: Claim, values: Mapping[int, float], confidence: float) -> Interval:
+    if not claim.random and values:
+        share = sum(values.values()) / len(values)
+        return share, share
+    return share_interval(int(sum(values.values())), len(values), confidence) if len(values) > 1 else (0.0, 1.0)
+
+
+def _measure(claim: Claim, group: Group, name: str, by_seed: Mapping[int, float], seeds: list[int]) -> Estimate:
+    values, bound = list(by_seed.values()), claim.bound.get(name)
+    low, high = _interval(claim, by_seed, seeds, CONFIDENCE)
+    middle = centre(values, claim.average) if values else None
+    return Estimate(
+        name=name,
+        group=group.columns,
+        bound=None if bound is None else str(bound),
+        average=claim.average,
+        values=_stored(by_seed),
+        seeds=len(values),
+        centre=middle if middle == middle else None,
+        low=_finite(low),
+        high=_finite(high),
+        detectable=detectable(values, claim.average) if claim.random and bound is not None else None,
+        outcome=None if bound is None else bound.judge(low, high),
+    )
+
+
+def _interval(claim: Claim, by_seed: Mapping[int, float], seeds: list[int], confidence: float) -> Interval:
+    """The interval of a measure; a seed without a value makes it infinite, since the others may be a biased sample."""
+    if not claim.random and by_seed:
+        value = next(iter(by_seed.values()))
+        return value, value
+    return interval(list(by_seed.values()), claim.average, confidence) if len(by_seed) == len(seeds) else UNKNOWN
+
+
+def _surely(claim: Claim, name: str, by_seed: Mapping[int, float], seeds: list[int], strict: float) -> Outcome:
+    if not claim.random:
+        return claim.bound[name].judge(*_interval(claim, by_seed, seeds, strict))
+    if len(by_seed) < len(seeds):
+        return "undecided"
+    return surely(list(by_seed.values()), claim.average, claim.bound[name], strict)
+
+
+def _combined(outcomes: Iterable[Outcome]) -> Outcome:
+    """A claim with several bounds holds if all hold, and is refuted if one is refuted."""
+    found = set(outcomes)
+    if "refuted" in found:
+        return "refuted"
+    return "holds" if found == {"holds"} else "undecided"
+
+
+def _reason(claim: Claim, estimates: list[Estimate], seeds: list[int]) -> str:
+    """Why a claim does not hold: the first estimate that decides so."""
+    bounded = [one for one in estimates if one.outcome is not None]
+    if not bounded:
+        return "no cell has a value"
+    first = next((one for one in bounded if one.outcome == "refuted"), None)
+    first = first or next(one for one in bounded if one.outcome == "undecided")
+    if claim.random and len(seeds) == 1:
+        centre = "no value" if first.centre is None else f"{first.centre:.4g}"
+        return f"one seed decides nothing random: {_label(first)} {centre}, expected {first.bound}"
+    if first.seeds < len(seeds) and first.name != SHARE:
+        lost = next(seed for seed in seeds if str(seed) not in first.values)
+        return f"{_label(first)} has no value for seed {lost}"
+    if first.name == SHARE:
+        return f"it holds for {sum(first.values.values()):g} of {first.seeds} seeds"
+    if first.low is None or first.high is None:
+        equal = len(set(first.values.values())) == 1
+        return (
+            f"{first.seeds} equal values: expected {LEAST_EQUAL} seeds" if equal else f"{first.seeds} seeds are too few"
+        )
+    return f"{_label(first)} is {first.low:.4g} to {first.high:.4g} at 95 %, expected {first.bound}"
+
+
+def _label(estimate: Estimate) -> str:
+    group = ", ".join(f"{name} {value}" for name, value in estimate.group.items())
+    return f"{estimate.name} ({group})" if group else estimate.name
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) != float("inf") else None
+
+
+def _stored(values: Mapping[int, float]) -> dict[str, float]:
+    return {str(seed): value for seed, value in list(values.items())[:MAX_VALUES]}

@@ -112,7 +112,7 @@ def _watch(client: Client, job: int, show: Callable[[int, str], Shown]) -> tuple
 
 
 def _conclusion(event: Row) -> RunResult:
-    from qbed.claims.judge import Verdict
+    from qbed.claims.verdict import Verdict
     from qbed.runs.executor import Totals
     from qbed.runs.experiment import RunResult
 

@@ -37,6 +37,7 @@ class FailOn(StrEnum):
     """The events that make a run fail."""
 
     claims = "claims"
+    verdicts = "verdicts"
     errors = "errors"
 
 
@@ -44,7 +45,10 @@ Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write claims a
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Append a page of Markdown on what came out.")]
 Failing = Annotated[
     FailOn,
-    typer.Option(help="`errors`: exit with 1 only for cells that failed or are invalid, and not for claims."),
+    typer.Option(
+        help="Cause of exit status 1 beside failed and invalid cells. `claims`: results that exclude the expected "
+        "verdict of a claim. `verdicts`: any verdict other than the expected one. `errors`: none."
+    ),
 ]
 
 
@@ -131,8 +135,8 @@ def tell(outcome: RunResult, console: Console) -> None:
 
     table = Table(box=None, pad_edge=False, show_header=False)
     for verdict in outcome.verdicts:
-        style = "dim" if verdict.verdict == "not asked" else "green" if verdict.as_expected else "bold red"
-        expected = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
+        style = "bold red" if verdict.contradicted else "dim" if verdict.verdict == "not asked" else "bold"
+        expected = f", {verdict.expectation}" if verdict.expectation else ""
         table.add_row(
             Text(verdict.verdict + expected, style), verdict.name, terminal.shorten(describe_verdict(verdict))
         )

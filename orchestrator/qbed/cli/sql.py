@@ -34,8 +34,8 @@ def sql(
     import duckdb
     from rich.table import Table
 
-    from qbed.claims.judge import connect
     from qbed.claims.sql import all_rows, one_line
+    from qbed.claims.views import connect
 
     with connect(folder) as connection:
         try:

@@ -148,12 +148,14 @@ def result_points(row: Row, flows: pa.Table, totals: pa.Table, axes: list[str], 
 
 
 def claim_points(verdicts: list[Row], origin: Origin) -> Points:
-    """The claims of a run: 1 for one that holds, 0 for another, and whether that was expected."""
+    """The claims of a run: 1 for one that holds, 0 for another; `as_expected` is 0 if the results exclude the expected
+    verdict.
+    """
     run = {name: origin.tags[name] for name in ("campaign", "run")}
     tags = [run | {"claim": str(verdict["name"])} for verdict in verdicts]
     fields = {
         "holds": pa.array([int(verdict["verdict"] == "holds") for verdict in verdicts], pa.int64()),
-        "as_expected": pa.array([int(verdict["verdict"] in (verdict["expect"], "not asked")) for verdict in verdicts]),
+        "as_expected": pa.array([int(not verdict["contradicted"]) for verdict in verdicts], pa.int64()),
         "verdict": pa.array([str(verdict["verdict"]) for verdict in verdicts], pa.string()),
         "sentence": pa.array([str(verdict["paper"]) for verdict in verdicts], pa.string()),
     }

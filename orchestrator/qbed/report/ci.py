@@ -14,7 +14,7 @@ from xml.sax.xmlreader import AttributesImpl
 from qbed.base.files import move
 from qbed.base.json_files import temporary_path
 from qbed.base.terminal import clean, shorten
-from qbed.claims.judge import Verdict
+from qbed.claims.verdict import Verdict
 from qbed.storage.listing import Listing
 
 _MARKUP = {ord(one): f"&#{ord(one)};" if one in "<>&" else f"\\{one}" for one in "\\`*_{}[]<>#|~&"}
@@ -49,8 +49,12 @@ def number(value: object) -> str:
 
 def describe_verdict(verdict: Verdict) -> str:
     """Why, or by which numbers."""
-    measured = ", ".join(f"{name} {number(value)}" for name, value in verdict.measured.items())
-    return verdict.reason or measured
+    if verdict.reason is not None:
+        return verdict.reason
+    spread = {
+        one.name: f" ({number(one.low)} to {number(one.high)})" for one in verdict.estimates if one.low is not None
+    }
+    return ", ".join(f"{name} {number(value)}{spread.get(name, '')}" for name, value in verdict.measured.items())
 
 
 # --- JUnit ---
@@ -100,19 +104,24 @@ def write_junit(file: Path, ended: Iterable[Ended]) -> None:
 
 
 def _claims(xml: _Xml, one: Ended) -> None:
-    wrong = sum(not verdict.as_expected for verdict in one.verdicts)
-    skipped = sum(verdict.verdict == "not asked" for verdict in one.verdicts)
+    wrong = sum(verdict.contradicted for verdict in one.verdicts)
+    skipped = sum(_open(verdict) for verdict in one.verdicts)
     suite = f"{one.name}.claims"
     xml.open("testsuite", name=suite, tests=len(one.verdicts), failures=wrong, errors=0, skipped=skipped)
     for verdict in one.verdicts:
-        if verdict.verdict == "not asked":
-            xml.case(suite, verdict.name, skipped=("", verdict.reason or ""))
-        elif verdict.as_expected:
-            xml.case(suite, verdict.name)
-        else:
-            text = f"{verdict.verdict}, expected {verdict.expect}: {describe_verdict(verdict)}\n{verdict.paper}"
+        text = f"{verdict.verdict}, expected {verdict.expect}: {describe_verdict(verdict)}\n{verdict.paper}"
+        if _open(verdict):
+            xml.case(suite, verdict.name, skipped=("", verdict.reason or text))
+        elif verdict.contradicted:
             xml.case(suite, verdict.name, failure=(verdict.verdict, text))
+        else:
+            xml.case(suite, verdict.name)
     xml.close("testsuite")
+
+
+def _open(verdict: Verdict) -> bool:
+    """Whether a claim was not asked, or its seeds neither show nor exclude the expected verdict."""
+    return verdict.verdict == "not asked" or not (verdict.as_expected or verdict.contradicted)
 
 
 def _cells(xml: _Xml, one: Ended) -> None:
@@ -152,8 +161,8 @@ def _page(one: Ended) -> Iterator[str]:
     if one.verdicts:
         yield "| claim | verdict | | the sentence |\n|---|---|---|---|"
         for verdict in one.verdicts[:MAX_LINES]:
-            mark = "" if verdict.verdict == "not asked" else "✅ " if verdict.as_expected else "❌ "
-            known = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
+            mark = "❌ " if verdict.contradicted else ""
+            known = f", {verdict.expectation}" if verdict.expectation else ""
             columns = (verdict.name, f"{mark}{verdict.verdict}{known}", describe_verdict(verdict), verdict.paper)
             yield f"| {' | '.join(map(_plain, columns))} |"
         yield ""

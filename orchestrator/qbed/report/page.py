@@ -22,10 +22,12 @@ from qbed.base.json_files import Json, Row, read_json
 from qbed.campaign.axes import Value
 from qbed.campaign.file import Figure
 from qbed.claims.compare import compared
-from qbed.claims.judge import Verdict, connect, read_verdicts
 from qbed.claims.sql import Connection, SqlRow, one_line
+from qbed.claims.verdict import NOT_ASKED, Verdict, read_verdicts
+from qbed.claims.views import connect
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.images import FORMATS, draw_images, write
+from qbed.report.strip import strip
 from qbed.report.style import SCREEN, Style
 from qbed.storage.checksums import NO_CHECKSUMS, has_checksums
 from qbed.storage.identity import IDENTITY, StoreError
@@ -118,7 +120,7 @@ def _draw_each(run: Path, identity: Row, axes: dict[str, list[Value]], specs: Se
     others = {name: shown for name, shown in axes.items() if name != compare}
     drawings: list[Drawing] = []
     for value in values:
-        with connect(run, (compare, value)) as connection:
+        with connect(run, {compare: value}) as connection:
             artist = Artist(connection, others)
             for spec in specs:
                 name = f"{spec.name or spec.kind}-{re.sub('[^A-Za-z0-9]+', '-', str(value))}"
@@ -143,7 +145,7 @@ def _render(run: Path, identity: Row, connection: Connection, drawings: list[Dra
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {"number": number, "label": label, "as_asked": as_asked}
+    environment.filters |= {"number": number, "label": label, "as_asked": as_asked, "strip": strip}
     names = [axis["name"] for axis in identity["matrix"]["axes"] if axis["name"] in artist.axes]
     constant = {axis["name"]: axis["values"][0] for axis in identity["matrix"]["axes"] if len(axis["values"]) == 1}
     colours = {str(value): artist.colours[value] for values in list(artist.axes.values())[:1] for value in values}
@@ -187,11 +189,11 @@ def _figure(drawing: Drawing) -> dict[str, str | None]:
 
 
 def tally(verdicts: list[Verdict]) -> dict[str, int | dict[str, int]]:
-    """How many claims were asked, came out as expected and did not, and how many had which verdict."""
-    asked = [verdict for verdict in verdicts if verdict.verdict != "not asked"]
-    good = sum(verdict.as_expected for verdict in asked)
-    counted = Counter(verdict.verdict for verdict in asked)
-    return {"asked": len(asked), "good": good, "bad": len(asked) - good, "verdicts": dict(counted.most_common())}
+    """How many claims were judged, had which verdict, and had results that exclude the expected one."""
+    judged = [verdict for verdict in verdicts if verdict.verdict != NOT_ASKED]
+    counted = Counter(verdict.verdict for verdict in judged)
+    contradicted = sum(verdict.contradicted for verdict in judged)
+    return {"judged": len(judged), "contradicted": contradicted, "verdicts": dict(counted.most_common())}
 
 
 def _dicts(connection: Connection, sql: str) -> list[Row]:

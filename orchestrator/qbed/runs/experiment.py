@@ -25,7 +25,8 @@ from qbed.campaign.file import Campaign, load_campaign
 from qbed.campaign.lock import Kernel, Lock, LockError
 from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
 from qbed.claims.compare import judge_run
-from qbed.claims.judge import Verdict, connect
+from qbed.claims.verdict import Verdict
+from qbed.claims.views import connect
 from qbed.config.reach import ReachError, beneath
 from qbed.config.source import Source, read, read_whole
 from qbed.live.exporter import Address, Delivery, exporting
@@ -46,7 +47,7 @@ from qbed.substrates.toolchain import find_toolchain
 from qbed.telemetry.tables import VERSION, traces_of
 
 SMALLEST_FREE_BYTES = 64 << 20
-FailOn = Literal["claims", "errors"]
+FailOn = Literal["claims", "verdicts", "errors"]
 """The conditions of a failed run: unexpected claims and failed cells (`claims`), or only failed cells (`errors`)."""
 
 
@@ -104,8 +105,13 @@ class RunResult:
     """Differences between the cells and the campaign's lock."""
 
     def failed(self, on: FailOn = "claims") -> bool:
-        """Whether the run failed; a difference to the lock is always a failure."""
-        unexpected = on == "claims" and any(not verdict.as_expected for verdict in self.verdicts)
+        """Whether the run failed; a difference to the lock is always a failure.
+
+        `claims`: the results exclude the expected verdict of a claim (`qbed.claims.intervals`). `verdicts`: a verdict
+        is another than expected; an undecided one, too.
+        """
+        wrong = [one for one in self.verdicts if one.contradicted or (on == "verdicts" and not one.as_expected)]
+        unexpected = on != "errors" and bool(wrong)
         return unexpected or bool(self.differences) or self.totals.failed + self.totals.invalid > 0
 
 

@@ -173,8 +173,8 @@ def _wrong_sql(
 ) -> Iterator[str]:
     import duckdb
 
-    from qbed.claims.judge import connect_empty, define
     from qbed.claims.sql import one_line
+    from qbed.claims.views import connect_empty, define
 
     with connect_empty(matrix.columns) as connection:
         for name, sql in campaign.views.items():
@@ -189,10 +189,11 @@ def _wrong_sql(
                 text = _wrong_claim(connection, claim)
                 if text is not None:
                     errors = True
-                    yield source.message(("claims", number, "sql"), text)
+                    place = "sql" if claim.sql is not None else "measure"
+                    yield source.message(("claims", number, place), text)
         if profile is not None and not errors:
             asked = [claim for claim in campaign.claims if campaign.asks(claim, profile)]
-            known = [f"{claim.name}.{name}" for claim in asked for name in _columns(connection, claim.sql)]
+            known = [f"{claim.name}.{name}" for claim in asked for name in _columns(connection, claim.query)]
             for pattern in campaign.profiles[profile].within:
                 if not any(fnmatchcase(name, pattern) for name in known):
                     text = "fits no number of a claim of this profile; expected CLAIM.NUMBER, with `*` for any part"
@@ -216,9 +217,11 @@ def _wrong_claim(connection: Connection, claim: Claim) -> str | None:
     from qbed.claims.sql import one_line
 
     try:
-        columns = _columns(connection, claim.sql)
+        columns = _columns(connection, claim.query)
     except duckdb.Error as error:
         return f"the SQL is wrong: {one_line(error)}"
+    if claim.sql is None:
+        return None
     if "holds" not in columns:
         return f"expected one row with a column `holds`, got {', '.join(f'`{name}`' for name in columns)}"
     if columns["holds"] != "BOOLEAN":

@@ -40,7 +40,7 @@ def _run(jobs: Jobs, row: Row) -> tuple[Row, list[Row]] | None:
         provenance = read_json(place / "meta.json")["provenance"]
         tools = fingerprint(read_json(place / IDENTITY)["toolchain"])[:8]
         about = {"job": row["id"], "ended": row["ended"], "qbed": provenance["qbed"], "toolchain": tools}
-        fields = ("name", "paper", "expect", "verdict", "measured")
+        fields = ("name", "paper", "expect", "verdict", "contradicted", "measured")
         return about, [{field: claim[field] for field in fields} for claim in read_json(place / "claims.json")]
     return None
 

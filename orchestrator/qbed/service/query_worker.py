@@ -30,8 +30,8 @@ def main() -> None:
     import duckdb
 
     from qbed.base.errors import QbedError
-    from qbed.claims.judge import connect
     from qbed.claims.sql import checked, foreseen, one_line
+    from qbed.claims.views import connect
 
     try:
         sql = checked(sys.stdin.read())

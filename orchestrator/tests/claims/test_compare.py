@@ -14,7 +14,7 @@ from qbed.base.json_files import write_json
 from qbed.campaign.file import Campaign, CampaignError, load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.claims.compare import judge_run
-from qbed.claims.judge import Verdict
+from qbed.claims.verdict import Verdict
 from qbed.runs.experiment import RunOptions, prepare
 from qbed.storage.run_folder import RunFolder
 from qbed.telemetry import tables
@@ -72,14 +72,16 @@ def test_numbers_stand_side_by_side_and_bands_decide(tmp_path: Path) -> None:
     assert {name: one.verdict for name, one in found.items()} == {
         "full": "holds", "few": "holds", "wide": "holds", "other": "not asked",
     }  # fmt: skip
-    assert found["full"].measured == {"claim": ["holds", "holds"], "goodput": [100.0, 100.9]}
-    assert found["wide"].expect == "refuted" and not found["wide"].as_expected, "what should differ, does not"
+    assert found["full"].measured == {
+        "claim": ["undecided"] * 2, "goodput": [100.0, 100.9],
+    }  # fmt: skip
+    assert found["wide"].expect == "refuted" and found["wide"].contradicted, "what should differ, does not"
 
 
 def test_values_with_too_large_a_difference_are_named(tmp_path: Path) -> None:
     found = judged(tmp_path, (100.0, 10), (80.0, 13))
     assert [found[name].verdict for name in ("full", "few", "wide")] == ["refuted"] * 3
-    assert found["full"].reason == "the claim holds (linux), refuted (bmv2); goodput 100 and 80 (within 1 %)"
+    assert found["full"].reason == "sample_holds True and False; goodput 100 and 80 (within 1 %)"
     assert found["few"].reason == "drops 10 and 13 (within 20 % or 2)"
     assert found["wide"].as_expected and found["wide"].why == "TCP is chaotic."
 

@@ -8,7 +8,7 @@ import math
 import duckdb
 import pytest
 
-from qbed.claims.judge import MACROS
+from qbed.claims.views import MACROS
 
 
 def ask(expression: str, values: list[float]) -> float | None:

@@ -11,7 +11,7 @@ import pytest
 
 from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import build_matrix
-from qbed.claims.judge import MACROS, connect_empty, define
+from qbed.claims.views import MACROS, connect_empty, define
 
 LABS = Path(__file__).parents[3] / "labs"
 CAMPAIGNS = sorted(str(path.relative_to(LABS)) for path in LABS.glob("*/*.yml") if path.name != "lab.yml")

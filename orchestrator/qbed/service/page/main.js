@@ -129,9 +129,8 @@ const number = value => typeof value === 'number' && !Number.isInteger(value) ? 
 function claims(verdicts) {
   $('claims').replaceChildren();
   for (const one of verdicts) {
-    const asked = one.verdict !== 'not asked', good = one.verdict === one.expect;
     const text = Object.entries(one.measured).map(([name, value]) => `${name} ${number(value)}`).join(', ');
-    item($('claims'), `${one.name}: ${one.verdict}`, asked ? good ? 'good' : 'bad' : '', `${one.paper} ${one.reason ?? text}`);
+    item($('claims'), `${one.name}: ${one.verdict}${one.contradicted ? ', not as expected' : ''}`, one.contradicted ? 'bad' : '', `${one.paper} ${one.reason ?? text}`);
   }
 }
 
