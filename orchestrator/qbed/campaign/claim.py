@@ -36,7 +36,7 @@ class Claim(Part):
     measure: dict[Name, str] = Field(default_factory=dict)
     """SQL expression of aggregates that gives one number for each seed, or several expressions by name."""
     from_: str = Field(default="cells", alias="from")
-    """What a measure aggregates: a view, with `WHERE` and `JOIN` as in SQL. It has the column `seed`."""
+    """Rows that a measure aggregates: a view, with `WHERE` and `JOIN` as in SQL. It has the column `seed`."""
     each: list[Name] = Field(default_factory=list)
     """Columns: the claim is about each combination of their values."""
     bound: dict[Name, ClaimBound] = Field(default_factory=dict)

@@ -32,10 +32,12 @@ axes:
 profiles:
   quick: {axes: {seed: [1]}, set: {duration: 20 ms}}
 views:
-  worst: SELECT scheme, buffer_bytes, max(max_packets) AS most FROM queues GROUP BY ALL
+  worst: SELECT scheme, seed, buffer_bytes, max(max_packets) AS most FROM queues GROUP BY ALL
 claims:
   - name: ecn-is-shorter
-    sql: SELECT max(most) FILTER (scheme = 'ecn') < max(most) FILTER (scheme = 'droptail') AS holds FROM worst
+    from: worst
+    measure: max(most) FILTER (scheme = 'ecn') / max(most) FILTER (scheme = 'droptail')
+    bound: "< 0.5"
 figures:
   - {kind: cdf, queue: s1>s2, title: The queue}
 gap: {goodput_bps: 10 %}
@@ -49,10 +51,24 @@ axis another name: `class: {field: "workload[0].flows.dscp", values: [EF, CS1]}`
 **Profiles** have other values of some axes, and set fields: `qbed run LAB --profile quick`. With `compare`, each claim
 is judged separately for each value of one axis ([running.md](running.md#profiles-that-compare)).
 
-**Views, claims and figures** are SELECTs in DuckDB over the tables of the run (`cells`, `flows`, `queues`,
-`queue_series`, ...: [run-folder.md](run-folder.md#tables)). A claim returns one row with `holds` and its numbers.
-`paper` is optional. A claim that is known to fail has `expect: refuted` and the reason in `why`. `jain_index(x)` and
-`interval_95(x)` are defined in addition to DuckDB's functions.
+**Views and figures** are SELECTs in DuckDB over the tables of the run (`cells`, `flows`, `queues`, `queue_series`,
+...: [run-folder.md](run-folder.md#tables)). `jain_index(x)` and `interval_95(x)` are defined in addition to DuckDB's
+functions.
+
+**Claims** are statements about a population of runs, from which the seeds are a sample. `measure` gives one number for
+each seed. The claim `holds` if the 95 % confidence interval of the `average` over seeds is inside the `bound`. It is
+`refuted` if the interval is outside, and `undecided` otherwise. One seed decides nothing random. With several measures
+or combinations (`each`), a claim holds if all do, and is refuted if one is. `mean` has Student's interval, `geometric`
+(for ratios) the same of the logarithms, and `median` that of the order statistics.
+
+* `sql` is the form for what is no number: one row with a boolean `holds`, asked for each seed. The claim holds if it
+  does in more than half of all runs (Clopper and Pearson's interval).
+* `random: no` marks what the seed does not change. One seed decides it, and all seeds must give equal values.
+* `expect` is the expected verdict, `why` the reason if it is not `holds`. The verdict is not good or bad by itself.
+* The exit status is 1 only if the results exclude the expected verdict: not at 95 %, since one of twenty claims would
+  fail by chance, but so that a run of true claims fails less than once in a thousand
+  ([decision 0047](decisions/0047-claims-are-judged-over-seeds.md)). That takes 11 seeds for one bound, and 16 for
+  twenty. `--fail-on verdicts` is stricter: any verdict other than the expected one fails the run.
 
 **Gap** is the largest difference of a metric in containers from virtual time, with `--on virtual,containerlab`
 ([containers.md](containers.md#the-gap)).

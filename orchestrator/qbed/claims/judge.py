@@ -47,7 +47,7 @@ SHARE = "share_of_seeds"
 
 @dataclass
 class _Sample:
-    """What the SQL of a claim gave. `problem`: why it gave nothing."""
+    """Values that the SQL of a claim gave. `problem`: the reason if it gave none."""
 
     claim: Claim
     groups: list[Group] = field(default_factory=list)

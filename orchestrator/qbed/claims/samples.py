@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a claim's SQL gives for each seed of a run."""
+"""Values of a claim for each seed of a run, by its SQL."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def measures(connection: Connection, claim: Claim, seeds: Iterable[int]) -> list
 
 
 def answer(connection: Connection, claim: Claim) -> Answer:
-    """What a claim's own SQL says of the cells of a connection; `SampleError` if it fails."""
+    """The row of a claim's SQL for the cells of a connection; `SampleError` if it fails."""
     try:
         names, rows = first_rows(connection, claim.query, 2)
     except duckdb.Error as error:
