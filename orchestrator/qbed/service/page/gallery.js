@@ -20,8 +20,8 @@ export function showGallery(place, entries) {
     line(card, 'p', `campaign ${entry.job}, qbed ${entry.qbed}, toolchain ${entry.toolchain}`);
     const list = card.appendChild(document.createElement('ul'));
     for (const [name, history] of Object.entries(entry.claims)) {
-      const last = history[0], asked = last.verdict !== 'not asked';
-      const claim = line(list, 'li', `${name}: ${last.verdict}`, asked ? last.verdict === last.expect ? 'good' : 'bad' : '');
+      const last = history[0], judged = last.verdict !== 'not asked';
+      const claim = line(list, 'li', `${name}: ${last.verdict}`, judged ? last.verdict === last.expect ? 'good' : 'bad' : '');
       for (const one of history) line(claim, 'small', `qbed ${one.qbed} (${one.toolchain}): ${one.verdict} ${described(one.measured)}`);
     }
   }
