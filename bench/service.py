@@ -52,9 +52,9 @@ def process_cpu(pid: int) -> float:
 
 def watch(client: httpx.Client, pid: int, upload: str, duration: str) -> tuple[float, float]:
     """Seconds until the first sample; the share of a core that the server has while its viewer looks."""
-    asked = {"upload": upload, "settings": {"duration": duration}, "images": False}
+    request = {"upload": upload, "settings": {"duration": duration}, "images": False}
     begun, first, cpu = time.monotonic(), 0.0, process_cpu(pid)
-    job = client.post("/jobs", json=asked).json()["id"]
+    job = client.post("/jobs", json=request).json()["id"]
     with client.stream("GET", f"/jobs/{job}/samples") as answer:
         for line in answer.iter_lines():
             if line == "event: queues" and not first:

@@ -70,7 +70,7 @@ def cells(folder: Path, server: Server, rounds: int) -> Iterator[Figure]:
     yield Figure("sampling_costs", least["sampled"] / least["none"] - 1, "of a cell without")
     yield Figure("sending_costs", least["sent"] / least["sampled"] - 1, "of a cell that is sampled", 0.1)
     yield Figure("telemetry_costs", least["sent"] / least["none"] - 1, "of a cell without", 0.1)
-    points = server.ask('SELECT count("t_us") FROM "queue"', "cells")[0]["count"]
+    points = server.query('SELECT count("t_us") FROM "queue"', "cells")[0]["count"]
     yield Figure("points_of_a_cell", points / rounds, "points")
 
 
@@ -117,7 +117,7 @@ def rate(server: Server) -> Iterator[Figure]:
         sink.give(body)
         bodies.append(body)
     took, cpu = time.monotonic() - begun, time.process_time() - before
-    found = server.ask('SELECT count("t_us") FROM "queue"', "rate")[0]["count"]
+    found = server.query('SELECT count("t_us") FROM "queue"', "rate")[0]["count"]
     assert found == BATCH * BATCHES, found
     limit: Influx = server.sink("limit")
     begun = time.monotonic()

@@ -66,8 +66,8 @@ class Balance:
         longest, hot = max((entry.data, entry.index) for entry in await read(self.switch, queues))
         if longest < HOT_PACKETS:
             return
-        asked = [fy.P4RegisterEntry("bucket_bytes", index=port * BUCKETS + bucket) for port, bucket in self.sent]
-        for bucket, entry in zip(self.sent, await read(self.switch, asked), strict=True):
+        entries = [fy.P4RegisterEntry("bucket_bytes", index=port * BUCKETS + bucket) for port, bucket in self.sent]
+        for bucket, entry in zip(self.sent, await read(self.switch, entries), strict=True):
             if entry.data > self.sent[bucket]:
                 self.sent[bucket], self.seen_ns[bucket] = entry.data, now_ns
         self.seen_ns = {bucket: at_ns for bucket, at_ns in self.seen_ns.items() if at_ns > now_ns - ACTIVE_NS}

@@ -89,15 +89,15 @@ class Screen:
     def progress(self, finished: int, running: float) -> None: ...
     def outcome(self, outcome: Outcome) -> None: ...
     def waiting(self) -> None: ...
-    def asked(self, cells: int) -> None:
+    def total(self, cells: int) -> None:
         pass
 
     def skipped(self, cells: int) -> None: ...
-    def damaged(self, what: list[str]) -> None: ...
-    def discarded(self, why: str) -> None: ...
+    def damaged(self, files: list[str]) -> None: ...
+    def discarded(self, difference: str) -> None: ...
     def phase(self, name: str) -> None: ...
-    def delivered(self, what: Delivery | str) -> None:
-        self.deliveries.append(what)
+    def delivered(self, result: Delivery | str) -> None:
+        self.deliveries.append(result)
 
 
 class Bench:
@@ -131,7 +131,7 @@ class Bench:
     def campaign(self, out: str, *arguments: str) -> tuple[int, str]:
         return self.run("run", "lab", "--out", out, "--no-images", *arguments)
 
-    def ask(self, out: str, sql: str) -> list[tuple[object, ...]]:
+    def query(self, out: str, sql: str) -> list[tuple[object, ...]]:
         return duckdb.sql(sql.replace("RUN", str(self.folder / out))).fetchall()
 
 

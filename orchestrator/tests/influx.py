@@ -81,7 +81,7 @@ class Server:
         until = time.monotonic() + 60
         while True:
             try:
-                self.ask("SHOW DATABASES")
+                self.query("SHOW DATABASES")
                 return
             except OSError:
                 assert time.monotonic() < until and self._process.poll() is None, (self._folder / "log").read_text()
@@ -93,10 +93,10 @@ class Server:
             self._process.wait()
             self._process = None
 
-    def ask(self, query: str, database: str | None = None) -> list[dict[str, Any]]:
+    def query(self, query: str, database: str | None = None) -> list[dict[str, Any]]:
         """The rows of an InfluxQL query, each with the tags that it is grouped by; `time` in nanoseconds."""
-        asked = {"q": query, "epoch": "ns"} | ({"db": database} if database else {})
-        body = urllib.parse.urlencode(asked).encode()
+        query_fields = {"q": query, "epoch": "ns"} | ({"db": database} if database else {})
+        body = urllib.parse.urlencode(query_fields).encode()
         with urllib.request.urlopen(f"{self.root}/query", body, timeout=60) as answer:
             result = json.load(answer)["results"][0]
         assert "error" not in result, result
@@ -108,7 +108,7 @@ class Server:
 
     def sink(self, database: str, api: str = "v1") -> Influx:
         """A database that is made if need be, as a sink."""
-        self.ask(f'CREATE DATABASE "{database}"')
+        self.query(f'CREATE DATABASE "{database}"')
         path = database if api == "v1" else f"api/v2/write?bucket={database}/autogen"
         return Influx(f"{self.root}/{path}", timeout_s=5)
 
@@ -141,8 +141,8 @@ def between(server: str, answer: Callable[[int], bytes | int | None]) -> Iterato
                 self.close_connection = True
                 return
             if reply is None:
-                ask = urllib.request.Request(f"{server}{self.path}", body, dict(self.headers.items()))
-                with urllib.request.urlopen(ask, timeout=30) as real:
+                query = urllib.request.Request(f"{server}{self.path}", body, dict(self.headers.items()))
+                with urllib.request.urlopen(query, timeout=30) as real:
                     reply = real.status
             self.send_response(reply)
             self.send_header("Content-Length", "0")

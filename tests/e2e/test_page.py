@@ -32,12 +32,12 @@ def page(service: ServiceProcess, tmp_path_factory: pytest.TempPathFactory) -> I
     """A page that was opened while a campaign ran, with the finished job."""
     with Browser(tmp_path_factory.mktemp("browser")) as browser:
         browser.open(f"{service.url}/")
-        browser.wait_for("document.getElementById('ask').open")  # the page asks for the token
+        browser.wait_for("document.getElementById('token-dialog').open")  # the page asks for the token
         browser.evaluate(f"document.getElementById('token').value = '{TOKEN}'")
         job = service.submit(write_lab(tmp_path_factory.mktemp("lab") / "mine", "300 ms", "[1, 2, 3]"))
-        browser.evaluate("document.querySelector('#ask button').click()")  # the page shows the running job
+        browser.evaluate("document.querySelector('#token-dialog button').click()")  # the page shows the running job
         browser.wait_for("window.qbed?.series?.end > 0")
-        assert browser.evaluate("document.getElementById('which').value") == ""  # the running cell
+        assert browser.evaluate("document.getElementById('cell-choice').value") == ""  # the running cell
         yield browser, job, service.wait_until_ended(job)
 
 
@@ -76,9 +76,9 @@ def test_a_finished_cell_is_shown_from_its_tables(page: Any) -> None:
     browser, _, _ = page
     cell = browser.evaluate("qbed.series.cell.cell")
     live = browser.evaluate(f"qbed.series.curve({FULLEST})")
-    browser.wait_for("document.getElementById('which').options.length === 4")
-    choose = """(() => { const which = document.getElementById('which'); which.value = '%s';
-      which.dispatchEvent(new Event('change')); })()"""
+    browser.wait_for("document.getElementById('cell-choice').options.length === 4")
+    choose = """(() => { const choice = document.getElementById('cell-choice'); choice.value = '%s';
+      choice.dispatchEvent(new Event('change')); })()"""
     for other in (cell, (cell + 1) % 3, cell):
         browser.evaluate(choose % other)
         browser.wait_for(f"qbed.series?.cell.cell === {other} && qbed.series.end * qbed.series.cell.bin_ns >= 300e6")
@@ -88,7 +88,7 @@ def test_a_finished_cell_is_shown_from_its_tables(page: Any) -> None:
         past = browser.evaluate(f"qbed.series.curve({FULLEST})")
         same = [all(abs(a - b) <= 1 for a, b in zip(*both, strict=True)) for both in zip(past, live, strict=True)]
         assert all(same) == (other == cell)
-    assert "seed" in browser.evaluate("document.getElementById('which').textContent")
+    assert "seed" in browser.evaluate("document.getElementById('cell-choice').textContent")
 
 
 def test_claims_topology_heat_map_and_curves_are_drawn(page: Any, tmp_path: Path) -> None:
@@ -132,13 +132,13 @@ def test_the_page_is_controlled_by_keyboard(page: Any) -> None:
     for _ in range(20):
         browser.key("Tab")
         reached.append(browser.evaluate("document.activeElement.id || document.activeElement.textContent.slice(0, 12)"))
-    assert {"lab", "profile", "pause", "whole", "heat"} <= set(reached)
+    assert {"lab", "profile", "pause", "show-all", "heat"} <= set(reached)
 
 
 def test_the_heat_map_is_zoomed_by_the_wheel_and_dragged(page: Any) -> None:
     browser, _, _ = page
     browser.evaluate("document.getElementById('heat').scrollIntoView()")
-    browser.evaluate("document.getElementById('whole').click()")
+    browser.evaluate("document.getElementById('show-all').click()")
     left, top, width, height = browser.evaluate(
         "(() => { const box = document.getElementById('heat').getBoundingClientRect();"
         " return [box.left, box.top, box.width, box.height]; })()"
@@ -170,7 +170,7 @@ def test_the_heat_map_is_zoomed_by_the_wheel_and_dragged(page: Any) -> None:
     assert browser.evaluate("qbed.curves.chosen.length") != chosen and browser.evaluate("qbed.heat.row") == 0
     browser.mouse("pressed", "released", **at(0.2))
     assert browser.evaluate("qbed.curves.chosen.length") == chosen
-    browser.evaluate("document.getElementById('whole').click()")
+    browser.evaluate("document.getElementById('show-all').click()")
     assert view() == [0, 1]
 
 

@@ -353,7 +353,7 @@ def test_python_is_a_client(service: ServiceProcess, tmp_path: Path, monkeypatch
         service_client.submit(qbed.load(lab).set({"switches.default.scheme": "droptial"})).wait()
     with pytest.raises(TypeError, match=r"submit\(\) has no `profil`; did you mean `profile`"):
         service_client.submit(lab, profil="quick")
-    with pytest.raises(QbedError, match="on a service a campaign runs whole"):
+    with pytest.raises(QbedError, match="with --server a campaign has one substrate"):
         service_client.submit(lab, shard=(1, 2))
     with pytest.raises(QbedError, match="which service"):
         qbed.Service()

@@ -264,9 +264,18 @@ def check_wire(
     assert all(checksum_is_right(packet) for packet in sent_packets + received_packets)
     data = [packet for packet in sent_packets if packet.fields["type"] == DATA]
     assert [packet.fields["sequence"] for packet in data] == list(range(state["sent_packets"]))
-    asked = {"kind": 3, "unit": 1, "bits": 9, "hops": 0, "signal": 0, "window": 0, "feedback": 0, "feedback_bits": 0}
+    expected_fields = {
+        "kind": 3,
+        "unit": 1,
+        "bits": 9,
+        "hops": 0,
+        "signal": 0,
+        "window": 0,
+        "feedback": 0,
+        "feedback_bits": 0,
+    }
     for packet in data:
-        assert asked.items() <= packet.fields.items() and not any(packet.payload)
+        assert expected_fields.items() <= packet.fields.items() and not any(packet.payload)
         last = packet.fields["offset"] == 299 * payload
         assert len(packet.payload) == payload - (7 if last else 0) and (packet.fields["flags"] == 2) == last
         assert packet.fields["offset"] % payload == 0
@@ -288,7 +297,7 @@ def check_wire(
         arrived = sum(payload - (7 if offset == 299 * payload else 0) for offset in offsets)
         assert ack["window"] == window and ack["offset"] == arrived, (ack, window, arrived)
         assert ack["echo_time"] == sent[number]["time"] and ack["time"] > ack["echo_time"]
-        assert asked.items() - {("window", 0)} <= ack.items() and ack["echo_hops"] == ack["echo_signal"] == 0
+        assert expected_fields.items() - {("window", 0)} <= ack.items() and ack["echo_hops"] == ack["echo_signal"] == 0
     assert len(acks) == len(seen) > 250
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def store() -> CellStore:
-    """The finished cells that no run runs again: `cells()` lists them, `shrink(max_bytes)` throws away those that were
-    not used for longest, `verify()` all that are damaged, as `qbed store` does.
+    """The store of finished cells, as for `qbed store`. `cells()` lists them, `shrink(max_bytes)` removes the least
+    recently used ones, `verify()` removes damaged ones.
     """
     from qbed.storage.cell_store import default_store
 
@@ -31,18 +31,21 @@ def store() -> CellStore:
 
 
 def queue(
-    lab: Lab | str | Path, *, profile: str | None = None, seeds: Sequence[int] | None = None, **asked: Any
+    lab: Lab | str | Path, *, profile: str | None = None, seeds: Sequence[int] | None = None, **options: Any
 ) -> list[str]:
-    """File the plans of a campaign's cells that the store does not have; returns their keys. Asked as `qbed.run` is."""
+    """Queue the plans of a campaign's cells that the store does not have; returns their keys.
+
+    The arguments are those of `qbed.run`.
+    """
     from qbed.runs.queued import queue_cells
 
     build_changed(lambda _: None)
-    task = prepared("queue", lab, asked, profile=profile, seeds=seeds).task
+    task = prepared("queue", lab, options, profile=profile, seeds=seeds).task
     return [key for key, stored in queue_cells(task) if not stored]
 
 
 def cell(key: str, limits: Limits | None = None) -> Outcome:
-    """Run one cell of the queue into the store, from which `qbed.run` takes it; one that is there is not run again."""
+    """Run one cell of the queue into the store, unless the store has it. `qbed.run` takes cells from the store."""
     from qbed.runs.queued import run_queued
 
     return run_queued(key, limits or Limits())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Campaigns in code, and what came of them: frames, claims, figures."""
+"""Campaigns in code, and their results: frames, claims, figures."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from qbed.runs.experiment import Experiment, RunOptions
     from qbed.runs.worker import Outcome
 
-_ASKED = ("axes", "views", "claims", "figures", "question")
+_CAMPAIGN_FIELDS = ("axes", "views", "claims", "figures", "question")
 _OPTIONS = ("settings", "keep", "store", "limits", "on", "dilation", "shard", "sinks")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder: what `qbed run` left, or goes on to fill."""
+    """A run folder, of a run that has ended or still runs."""
 
     folder: Path
 
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def claims(self) -> dict[str, Verdict]:
-        """The campaign's claims, each with its verdict and what was measured."""
+        """Verdicts and measured numbers of the campaign's claims, by name."""
         return {item["name"]: Verdict.model_validate(item) for item in read_json(self.folder / CLAIMS)}
 
     @property
@@ -76,7 +76,7 @@ class Run:
         return bad == 0 and not any(verdict.contradicted for verdict in self.claims.values())
 
     def sql(self, select: str) -> pa.Table:
-        """A SELECT over the run's tables and its campaign's views, as claims ask: a pyarrow.Table."""
+        """Run a SELECT over the run's tables and its campaign's views, as claims do; returns a pyarrow.Table."""
         import duckdb
 
         from qbed.claims.sql import arrow, one_line
@@ -88,42 +88,44 @@ class Run:
                 raise QbedError(f"the SQL fails: {one_line(error)}") from None
 
     def table(self, name: str) -> pa.Table:
-        """A whole table, or a view of the campaign's, each row with its cell's axes: a pyarrow.Table."""
+        """A table or view of the campaign as a pyarrow.Table. Each row has the axis values of its cell."""
         known = [*self.tables, "all_cells", *(view["name"] for view in self.identity.get("views", ()))]
         if name not in known:
             raise QbedError(f"{self.folder} has no table `{name}`{nearest(name, known)}")
         return self.sql(f'SELECT * FROM "{name}"')
 
-    def frame(self, what: str) -> Any:
-        """A table by its name, or what a SELECT gives: a polars.DataFrame. Polars has to be installed."""
+    def frame(self, source: str) -> Any:
+        """A table by its name, or the result of a SELECT, as a polars.DataFrame. Requires polars."""
         try:
             import polars
         except ImportError:
-            raise QbedError("polars is not here: `pip install polars`; `table` and `sql` give pyarrow's") from None
-        return polars.from_arrow(self.sql(what) if " " in what.strip() else self.table(what))
+            raise QbedError(
+                "polars is not installed: `pip install polars`; `table` and `sql` return pyarrow tables"
+            ) from None
+        return polars.from_arrow(self.sql(source) if " " in source.strip() else self.table(source))
 
     @cached_property
     def figures(self) -> dict[str, go.Figure]:
-        """The campaign's figures, or the usual ones: plotly's, by name. What cannot be drawn is left out."""
+        """Plotly figures of the campaign, or the default ones, by name. A figure that cannot be drawn is missing."""
         from qbed.report import draw
 
         return {drawing.name: drawing.figure for drawing in draw(self.folder) if drawing.figure is not None}
 
     def report(self, images: bool | Images = True) -> Path:
-        """Write the report and its files again; returns the page."""
+        """Write the report and its figures again; returns the path of the page."""
         from qbed.report import make_report
 
         return make_report(self.folder, images=images).page
 
     def cells(self) -> Iterator[Row]:
-        """The cells that have ended, as `qbed cells --json` has them: also while the run goes on."""
+        """The cells that have ended, in the form of `qbed cells --json`, also during the run."""
         from qbed.storage.listing import Listing
 
         return Listing(self.folder).rows()
 
     def differences(self, other: Run) -> Iterator[tuple[str, RecordDifference | None]]:
-        """The cells that did something else in another run, by name, each with the first record that differs (None:
-        that was not observed), as `qbed diff` says it of the first.
+        """The cells whose records differ in another run, by name, each with its first differing record, as `qbed diff`
+        prints it. The record is None if it was not observed.
         """
         from qbed.claims.diff import Difference
 
@@ -133,7 +135,7 @@ class Run:
                     yield name, difference.first_difference(numbers)
 
     def verify(self) -> list[str]:
-        """All that is damaged, a line each."""
+        """Messages about damaged files, one line each."""
         return [str(damage) for damage in RunFolder(self.folder).verify()]
 
     @contextmanager
@@ -145,7 +147,7 @@ class Run:
 
 
 def open(folder: str | Path) -> Run:
-    """A run folder; `StoreError` if it is none."""
+    """Open a run folder; `StoreError` if it is none."""
     found = Run(Path(folder))
     _ = found.identity
     return found
@@ -161,21 +163,21 @@ def run(
     fresh: bool = False,
     images: bool = True,
     progress: Callable[[int, int], None] | None = None,
-    **asked: Any,
+    **options: Any,
 ) -> Run:
     """Run a campaign, judge its claims and write its report; returns the run. As `qbed run` does, finished cells are
     not run again.
 
     `lab`: a campaign by its folder, file or name, or a lab, with the fields of a campaign file in code: `axes`,
-    `views`, `claims`, `figures`, `question`. `seeds` instead of the axis `seed`. `jobs`: cells at once, or `executor`:
-    who runs them instead of this machine's cores. `progress(ended, all)` is called as cells end. Further keywords are
-    those of `RunOptions`: `settings`, `keep`, `store`, `limits`, `on`, `dilation`, `shard`, `sinks`.
+    `views`, `claims`, `figures`, `question`. `seeds` replaces the axis `seed`. `jobs`: number of concurrent cells.
+    `executor`: replaces the cores of this machine. `progress(ended, all)` is called after each cell. `options`: the
+    other fields of `RunOptions`: `settings`, `keep`, `store`, `limits`, `on`, `dilation`, `shard`, `sinks`.
     """
     from qbed.runs.experiment import run_campaign
 
     build_changed(lambda _: None)
-    executor = asked.pop("executor", None) or _local(jobs, asked.get("on", DEFAULT))
-    experiment = prepared("run", lab, asked, profile=profile, out=out, seeds=seeds)
+    executor = options.pop("executor", None) or _local(jobs, options.get("on", DEFAULT))
+    experiment = prepared("run", lab, options, profile=profile, out=out, seeds=seeds)
     run_campaign(experiment, executor, _Watch(progress), images=images, fresh=fresh)
     return Run(experiment.task.out)
 
@@ -188,15 +190,16 @@ def merge(
     out: str | Path | None = None,
     seeds: Sequence[int] | None = None,
     images: bool = True,
-    **asked: Any,
+    **options: Any,
 ) -> Run:
-    """One run of what several machines ran (`run(..., shard=(1, 3))`), asked as they were; nothing is run. As `qbed
-    merge` does.
+    """Merge the shards of a campaign (`run(..., shard=(1, 3))`) into one run, as `qbed merge` does. No cell is run.
+
+    The other arguments are those with which the shards were run.
     """
     from qbed.runs.executor.local import LocalExecutor
     from qbed.runs.experiment import run_campaign
 
-    experiment = prepared("merge", lab, asked | {"store": False}, profile=profile, out=out, seeds=seeds)
+    experiment = prepared("merge", lab, options | {"store": False}, profile=profile, out=out, seeds=seeds)
     folders = [RunFolder(shard.folder if isinstance(shard, Run) else Path(shard)) for shard in shards]
     run_campaign(experiment, LocalExecutor([]), _Watch(None), images=images, shards=folders)
     return Run(experiment.task.out)
@@ -213,73 +216,73 @@ def _local(jobs: int | None, on: str) -> Executor:
 
 def run_options(
     caller: str,
-    asked: Mapping[str, Any],
+    keywords: Mapping[str, Any],
     *,
     profile: str | None,
     out: str | Path | None,
     seeds: Sequence[int] | None,
     more: Sequence[str] = (),
 ) -> RunOptions:
-    """The options that a caller's keywords give; `more`: other keywords that it takes."""
+    """The run options of a caller's keywords. `more`: other keywords of the caller, for the error message."""
     from qbed.runs.experiment import RunOptions
 
     known = [*more, *_OPTIONS]
-    for name in sorted(asked.keys() - set(_OPTIONS)):
+    for name in sorted(keywords.keys() - set(_OPTIONS)):
         raise TypeError(f"{caller}() has no `{name}`{nearest(name, known)}")
-    return RunOptions(profile, None if out is None else Path(out), None if seeds is None else list(seeds), **asked)
+    return RunOptions(profile, None if out is None else Path(out), None if seeds is None else list(seeds), **keywords)
 
 
 def prepared(
     caller: str,
     lab: Lab | str | Path,
-    asked: Mapping[str, Any],
+    keywords: Mapping[str, Any],
     *,
     profile: str | None = None,
     out: str | Path | None = None,
     seeds: Sequence[int] | None = None,
 ) -> Experiment:
-    """The campaign that a caller's keywords ask for, ready to run."""
+    """The experiment of a caller's keywords, checked and ready to run."""
     from qbed.runs.experiment import prepare
 
-    given = {name: value for name, value in asked.items() if name in _ASKED}
-    rest = {name: value for name, value in asked.items() if name not in given}
-    options = run_options(caller, rest, profile=profile, out=out, seeds=seeds, more=_ASKED)
-    if not isinstance(lab, Lab) and not given:
+    fields = {name: value for name, value in keywords.items() if name in _CAMPAIGN_FIELDS}
+    rest = {name: value for name, value in keywords.items() if name not in fields}
+    options = run_options(caller, rest, profile=profile, out=out, seeds=seeds, more=_CAMPAIGN_FIELDS)
+    if not isinstance(lab, Lab) and not fields:
         return prepare(find(Path(lab)), options)
     if not isinstance(lab, Lab):
         raise TypeError("a campaign of a file has its own axes and claims: expected a lab, `qbed.load(...)`")
     settings = {**lab.settings, **(options.settings or {})}
-    return prepare(lab.file, replace(options, settings=settings), _campaign(lab, given))
+    return prepare(lab.file, replace(options, settings=settings), _campaign(lab, fields))
 
 
-def _campaign(lab: Lab, given: Mapping[str, object]) -> tuple[Campaign, Source]:
-    """A campaign of code, read as a file would be: its mistakes have the same messages."""
-    fields = {"question": f"What does the lab {lab.resolved.lab.name} do?", **given}
-    text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+def _campaign(lab: Lab, fields: Mapping[str, object]) -> tuple[Campaign, Source]:
+    """A campaign in code, parsed as a campaign file, with the same error messages."""
+    content = {"question": f"What does the lab {lab.resolved.lab.name} do?", **fields}
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     return campaign_of(parse(text, file="campaign", folder=lab.file.parent))
 
 
 class _Watch:
-    """Tells the caller of nothing but how many cells have ended."""
+    """Reports the number of ended cells to a callback."""
 
     def __init__(self, progress: Callable[[int, int], None] | None) -> None:
-        self._tell = progress or (lambda ended, cells: None)
+        self._report = progress or (lambda ended, cells: None)
         self._cells = self._skipped = self._ended = 0
 
-    def asked(self, cells: int) -> None:
+    def total(self, cells: int) -> None:
         self._cells = cells
 
     def skipped(self, cells: int) -> None:
-        self._skipped = cells  # one_line again at the end
-        self._tell(self._skipped + self._ended, self._cells)
+        self._skipped = cells  # called again at the end of a run
+        self._report(self._skipped + self._ended, self._cells)
 
     def outcome(self, outcome: Outcome) -> None:
         self._ended += 1
-        self._tell(self._skipped + self._ended, self._cells)
+        self._report(self._skipped + self._ended, self._cells)
 
     def progress(self, ended: int, running: float) -> None: ...
-    def damaged(self, what: list[str]) -> None: ...
+    def damaged(self, files: list[str]) -> None: ...
     def waiting(self) -> None: ...
-    def discarded(self, why: str) -> None: ...
+    def discarded(self, difference: str) -> None: ...
     def phase(self, name: str) -> None: ...
-    def delivered(self, what: Delivery | str) -> None: ...
+    def delivered(self, result: Delivery | str) -> None: ...

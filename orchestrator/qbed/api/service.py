@@ -74,11 +74,11 @@ class Service:
         self._client = connected(url or os.environ.get(SERVER), token or os.environ.get(TOKEN))
 
     def jobs(self) -> list[Job]:
-        """All its campaigns."""
+        """All campaigns of the service."""
         return [self.job(int(job["id"])) for job in self._client.get("/jobs")]
 
     def job(self, number: int) -> Job:
-        """One by its number."""
+        """The campaign with this number."""
         return Job(self._client, number)
 
     def submit(
@@ -88,15 +88,15 @@ class Service:
         profile: str | None = None,
         seeds: Sequence[int] | None = None,
         images: bool = True,
-        **asked: Any,
+        **options: Any,
     ) -> Job:
-        """Have a campaign of files run, or a lab alone; with keywords as `qbed.run` has them."""
+        """Submit a campaign of files, or a single lab. The keywords are those of `qbed.run`."""
         from qbed.service.submission import submit
 
-        options = run_options(
-            "submit", asked, profile=profile, out=None, seeds=seeds, more=("profile", "seeds", "images")
+        chosen = run_options(
+            "submit", options, profile=profile, out=None, seeds=seeds, more=("profile", "seeds", "images")
         )
         if isinstance(lab, Lab):
-            options = replace(options, settings={**lab.settings, **(options.settings or {})})
+            chosen = replace(chosen, settings={**lab.settings, **(chosen.settings or {})})
         file = lab.file if isinstance(lab, Lab) else find(Path(lab))
-        return self.job(submit(self._client, file, options, images=images))
+        return self.job(submit(self._client, file, chosen, images=images))

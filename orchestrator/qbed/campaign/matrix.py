@@ -249,12 +249,12 @@ def _axis(name: str, entry: AxisEntry, other: list[Value] | None, fixed: Fields,
         if within(path, above):
             given = look(value, path[len(above) :])
             if not isinstance(given, str | int | float):
-                raise MatrixError(f"{_asked(above, value)} leaves no value of {shown(path)} for the axis `{name}`")
+                raise MatrixError(f"{_set_option(above, value)} leaves no value of {shown(path)} for the axis `{name}`")
             values = (given,)
         elif within(above, path):
-            raise MatrixError(f"{_asked(above, value)} is a part of {shown(path)}, which the axis `{name}` varies")
-    kept = tuple(without({show_path(path): value}, fixed) for value in values)
-    return Axis(column, values, kept, path, frozenset({path}))
+            raise MatrixError(f"{_set_option(above, value)} is a part of {shown(path)}, which the axis `{name}` varies")
+    other_settings = tuple(without({show_path(path): value}, fixed) for value in values)
+    return Axis(column, values, other_settings, path, frozenset({path}))
 
 
 def _alternatives(
@@ -272,15 +272,15 @@ def _alternatives(
             leaf = untrue(given[label], meaning, path, value)
             if leaf is not None:
                 raise MatrixError(
-                    f"{_asked(path, value)} would make the name `{label}` of the axis `{name}` untrue, whose"
+                    f"{_set_option(path, value)} would make the name `{label}` of the axis `{name}` untrue, whose"
                     f" alternatives differ in {shown(leaf)}; set what they have in common, or give the campaign such"
                     " an alternative"
                 )
-    kept = tuple(without(known[label], fixed) for label in labels)
-    return Axis(column_name(name), labels, kept, None, frozenset(meaning))
+    other_settings = tuple(without(known[label], fixed) for label in labels)
+    return Axis(column_name(name), labels, other_settings, None, frozenset(meaning))
 
 
-def _asked(path: FieldPath, value: object) -> str:
+def _set_option(path: FieldPath, value: object) -> str:
     return f"--set {show_path(path)}={value}"
 
 

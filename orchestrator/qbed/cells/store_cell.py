@@ -416,7 +416,7 @@ class _Taps:
             packets = _RecordBuffer(lambda records: events.add(self._events(records)))
             waited = _RecordBuffer(lambda records: waits.add(sojourns.series(records, self._ports)))
             gathered = {"samples": samples, "events": packets, "sojourns": waited}
-            for batch in read_taps(stream, len(queues), self._plan.most_samples, as_written=True):
+            for batch in read_taps(stream, len(queues), self._plan.max_samples, as_written=True):
                 if isinstance(batch, Histogram):
                     if batch.at_bound:
                         self.windows.add_histogram(batch)

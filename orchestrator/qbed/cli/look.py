@@ -16,7 +16,7 @@ import typer
 from qbed.base import terminal
 from qbed.base.errors import QbedError, nearest
 from qbed.cli import keyboard
-from qbed.cli.session import LabName, at_keyboard, carry_out
+from qbed.cli.session import LabName, at_keyboard, run_command
 from qbed.substrates import Deployment, SessionError, find_lab
 
 STEP_NS, MAX_STEPS = 1_000_000, 500
@@ -71,7 +71,7 @@ def shell(
     for line in filter(str.strip, sys.stdin):
         if line.split()[:1] == ["exit"]:
             break
-        status = carry_out(one, node, ["/bin/bash", "-c", _LINE, "bash", mark, line])
+        status = run_command(one, node, ["/bin/bash", "-c", _LINE, "bash", mark, line])
     raise typer.Exit(status)
 
 

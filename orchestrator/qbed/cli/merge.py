@@ -10,7 +10,7 @@ import typer
 
 from qbed.base import terminal
 from qbed.cli.run import LabFolder, Trust, parse_seeds, parse_settings
-from qbed.cli.screen import Failing, FailOn, Junit, Screen, Summary, hand_out, tell
+from qbed.cli.screen import Failing, FailOn, Junit, Screen, Summary, print_result, write_ci_files
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +51,7 @@ def merge(
     folders = [RunFolder(shard) for shard in shards]
     with screen.bar:
         outcome = run_campaign(experiment, LocalExecutor([]), screen, images=images, shards=folders)
-    tell(outcome, screen.console)
-    hand_out([(experiment, outcome)], [], junit, summary)
+    print_result(outcome, screen.console)
+    write_ci_files([(experiment, outcome)], [], junit, summary)
     if outcome.failed(fail_on.value):
         raise typer.Exit(1)

@@ -35,15 +35,15 @@ def queue(
 
     build_changed(terminal.print_status)
     needed_store()
-    asked = RunOptions(profile, None, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []))
-    experiment = prepare(lab, asked)
+    options = RunOptions(profile, None, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []))
+    experiment = prepare(lab, options)
     terminal.warn(experiment.warnings)
-    there = 0
+    stored_count = 0
     for mark, stored in queue_cells(experiment.task):
-        there += stored
+        stored_count += stored
         if not stored:
             terminal.print_line(mark)
-    terminal.print_status(f"{len(experiment.task.matrix)} cells, {there} of them in the store already")
+    terminal.print_status(f"{len(experiment.task.matrix)} cells, {stored_count} of them in the store already")
 
 
 def cell(

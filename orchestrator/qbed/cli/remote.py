@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
         bar: Progress
 
-    Tell = Callable[[RunResult, Console], None]
+    PrintResult = Callable[[RunResult, Console], None]
 
 
 def register(app: typer.Typer) -> None:
@@ -55,7 +55,13 @@ def jobs() -> None:
 
 
 def run(
-    lab: Path, options: RunOptions, show: Callable[[int, str], Shown], tell: Tell, *, images: bool, fresh: bool
+    lab: Path,
+    options: RunOptions,
+    show: Callable[[int, str], Shown],
+    print_result: PrintResult,
+    *,
+    images: bool,
+    fresh: bool,
 ) -> None:
     """Run a campaign on the service, show it, and bring its results here; ends as `qbed run` does."""
     from qbed.service.submission import bring, submit
@@ -72,7 +78,7 @@ def run(
         client.post(f"/jobs/{job}/cancel")
         terminal.print_status(f"stopped; job {job} is cancelled, its finished cells are kept on {client.url}")
         raise typer.Exit(130) from None
-    tell(replace(outcome, report=place / "report.html"), terminal.console(error=True))
+    print_result(replace(outcome, report=place / "report.html"), terminal.console(error=True))
     if status:
         raise typer.Exit(status)
 
@@ -97,7 +103,7 @@ def _watch(client: Client, job: int, show: Callable[[int, str], Shown]) -> tuple
                 screen = show(event["total"], "cells")
                 stack.enter_context(screen.bar)
             elif kind == "cells" and screen is not None:
-                screen.asked(event["total"])
+                screen.total(event["total"])
             elif kind == "warnings":
                 terminal.warn(event["texts"])
             elif kind == "refused":
@@ -128,7 +134,7 @@ def _show(screen: Shown, event: Row) -> None:
         case "skipped":
             screen.skipped(event["cells"])
         case "damaged":
-            screen.damaged(event["what"])
+            screen.damaged(event["files"])
         case "waiting":
             screen.waiting()
         case "progress":

@@ -49,35 +49,35 @@ def report(
 
     if style is Look.screen and (width or font_size):
         raise typer.BadParameter("is of --style paper", param_hint="--width" if width else "--font-size")
-    asked = [one.strip() for one in formats.split(",")]
-    for one in asked:
-        if one not in FORMATS:
-            raise typer.BadParameter(f"`{one}` is none{nearest(one, FORMATS)}", param_hint="--format")
+    names = [name.strip() for name in formats.split(",")]
+    for name in names:
+        if name not in FORMATS:
+            raise typer.BadParameter(f"`{name}` is none{nearest(name, FORMATS)}", param_hint="--format")
     if style is Look.paper:
         size_mm = parse_length(width or "88 mm", 20, 1000, "--width")
         letters = paper(size_mm, parse_length(font_size or "8 pt", 1, 20, "--font-size") / _LENGTHS["pt"])
-        wanted = Images(letters, asked, style.value)
+        chosen = Images(letters, names, style.value)
     else:
-        wanted = Images(SCREEN, asked)
-    made = make_report(folder, images=images and wanted)
+        chosen = Images(SCREEN, names)
+    made = make_report(folder, images=images and chosen)
     terminal.warn(made.problems)
-    terminal.print_line(made.images[0].parent if made.images and wanted.name else made.page)
+    terminal.print_line(made.images[0].parent if made.images and chosen.name else made.page)
 
 
 _LENGTHS = {"mm": 1.0, "cm": 10.0, "in": 25.4, "pt": 25.4 / 72}
 """In millimetres."""
 
 
-def parse_length(text: str, least: float, most: float, option: str) -> float:
+def parse_length(text: str, minimum: float, maximum: float, option: str) -> float:
     """`88 mm`, in millimetres."""
     number, _, unit = text.strip().rpartition(" ")
     try:
         length = float(number) * _LENGTHS[unit]
     except (KeyError, ValueError):
         length = -1.0
-    if not least <= length <= most:
+    if not minimum <= length <= maximum:
         raise typer.BadParameter(
-            f"expected a length of {least:g} to {most:g} mm, such as `88 mm`, `7 in` or `9 pt`, got `{text}`",
+            f"expected a length of {minimum:g} to {maximum:g} mm, such as `88 mm`, `7 in` or `9 pt`, got `{text}`",
             param_hint=option,
         )
     return length

@@ -12,7 +12,7 @@ import typer
 
 from qbed.base import terminal
 from qbed.cli import remote
-from qbed.cli.screen import Failing, FailOn, Junit, Screen, Summary, hand_out, tell
+from qbed.cli.screen import Failing, FailOn, Junit, Screen, Summary, print_result, write_ci_files
 from qbed.config.reach import trust
 from qbed.config.source import scalar
 from qbed.config.units import parse_size
@@ -112,31 +112,31 @@ def run(
     served = bool(os.environ.get(SERVER))
     if not served:
         build_changed(terminal.print_status)
-    asked, dilation = parse_substrates(on), parse_dilation(dilate)
-    if (lock or locked) and (lock == locked or asked != [DEFAULT] or set_ or seeds):
+    substrates, dilation = parse_substrates(on), parse_dilation(dilate)
+    if (lock or locked) and (lock == locked or substrates != [DEFAULT] or set_ or seeds):
         raise typer.BadParameter(
             "a lock is of the campaign as it is, in virtual time: without --set, --seeds and --on",
             param_hint="--lock" if lock else "--locked",
         )
-    several = len(asked) > 1
+    several = len(substrates) > 1
     if several and ndjson:
         raise typer.BadParameter("a file is of one run: without a second substrate", param_hint="--ndjson")
-    part = parse_shard(shard) if shard else None
-    if part and (lock or several):
+    shard_part = parse_shard(shard) if shard else None
+    if shard_part and (lock or several):
         raise typer.BadParameter(
             "a part of the cells is no campaign: without --lock, on one substrate", param_hint="--shard"
         )
     options = RunOptions(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
         Limits(cell_timeout, stall_timeout, parse_space(cell_space)), dilation=dilation, several=several,
-        store=store, lock="write" if lock else "compare" if locked else None, shard=part,
+        store=store, lock="write" if lock else "compare" if locked else None, shard=shard_part,
         sinks=sinks(influx, ndjson),
     )  # fmt: skip
 
-    elsewhere = _elsewhere(scheduler, slurm)
+    executor_option = _remote_executor(scheduler, slurm)
     if served:
-        alone = not (elsewhere or junit or summary or fail_on is FailOn.errors)
-        return _on_server(lab, options, alone=alone, images=images, fresh=fresh)
+        plain_options = not (executor_option or junit or summary or fail_on is FailOn.errors)
+        return _on_server(lab, options, plain_options=plain_options, images=images, fresh=fresh)
 
     def conclude(name: str) -> tuple[Experiment, RunResult]:
         experiment = prepare(lab, replace(options, on=name), progress=terminal.print_status)
@@ -145,28 +145,28 @@ def run(
         workers = min(jobs or len(cores), substrate(name).cells_at_once or 1 << 20)
         screen = Screen(len(experiment.task.matrix), f"{name} cells" if several else "cells")
         with screen.bar:
-            executor = elsewhere or LocalExecutor([cores[i % len(cores)] for i in range(workers)])
+            executor = executor_option or LocalExecutor([cores[i % len(cores)] for i in range(workers)])
             outcome = run_campaign(experiment, executor, screen, images=images, fresh=fresh)
-        tell(outcome, screen.console)
+        print_result(outcome, screen.console)
         return experiment, outcome
 
-    concluded = [conclude(name) for name in asked]
-    gaps = _tell_gap([experiment for experiment, _ in concluded]) if several else []
-    hand_out(concluded, gaps, junit, summary)
+    concluded = [conclude(name) for name in substrates]
+    gaps = _report_gap([experiment for experiment, _ in concluded]) if several else []
+    write_ci_files(concluded, gaps, junit, summary)
     if any(outcome.failed(fail_on.value) for _, outcome in concluded) or (gaps and fail_on is not FailOn.errors):
         raise typer.Exit(1)
 
 
-def _on_server(lab: Path, options: RunOptions, *, alone: bool, images: bool, fresh: bool) -> None:
-    if not alone:
+def _on_server(lab: Path, options: RunOptions, *, plain_options: bool, images: bool, fresh: bool) -> None:
+    if not plain_options:
         raise typer.BadParameter(
-            "not with --server: the service says who runs the cells, and ends as a run does",
+            "not with --server: the settings of the service choose the executor, and it writes no files for CI",
             param_hint="--scheduler, --slurm, --junit, --summary, --fail-on",
         )
-    remote.run(lab, options, Screen, tell, images=images, fresh=fresh)
+    remote.run(lab, options, Screen, print_result, images=images, fresh=fresh)
 
 
-def _elsewhere(scheduler: str | None, slurm: bool) -> Executor | None:
+def _remote_executor(scheduler: str | None, slurm: bool) -> Executor | None:
     """The executor, if the cells run on other machines."""
     from qbed.runs.executor.command import CommandExecutor
     from qbed.runs.executor.dask import DaskEngine
@@ -179,17 +179,17 @@ def _elsewhere(scheduler: str | None, slurm: bool) -> Executor | None:
     return CommandExecutor(SlurmEngine()) if slurm else None
 
 
-def _tell_gap(experiments: list[Experiment]) -> list[str]:
-    """Compare two runs of a campaign; says which bands are broken."""
+def _report_gap(experiments: list[Experiment]) -> list[str]:
+    """Compare two runs of a campaign; returns a message for each broken band."""
     from qbed.claims.gap import compare, write_gap
 
     virtual, other = sorted(experiments, key=lambda experiment: substrate(experiment.task.on).clock != "virtual")
     gap = compare(virtual.task.out, other.task.out, virtual.campaign.gap)
     texts = []
     for row in gap.broken:
-        where = f" ({row.setting})" if row.setting else ""
-        seen = f"{row.virtual} on {gap.reference}, {row.other} on {gap.substrate}; tolerated {row.band}"
-        texts.append(f"gap: {row.metric}{where}: {seen}; {row.cause}")
+        setting = f" ({row.setting})" if row.setting else ""
+        values = f"{row.virtual} on {gap.reference}, {row.other} on {gap.substrate}; tolerated {row.band}"
+        texts.append(f"gap: {row.metric}{setting}: {values}; {row.cause}")
         terminal.print_status(texts[-1])
     terminal.print_line(write_gap(virtual.task.out.parent, gap))
     return texts
@@ -208,11 +208,11 @@ def parse_settings(texts: list[str]) -> dict[str, object]:
 
 def parse_substrates(text: str, *, single: bool = False) -> list[str]:
     """The name of a substrate, or two with a comma."""
-    asked = list(dict.fromkeys(part.strip() for part in text.split(",")))
-    if any(name not in names() for name in asked) or len(asked) > (1 if single else 2):
+    substrates = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if any(name not in names() for name in substrates) or len(substrates) > (1 if single else 2):
         known, more = " or ".join(f"`{name}`" for name in names()), "" if single else ", or two with a comma"
         raise typer.BadParameter(f"expected {known}{more}, got `{text}`", param_hint="--on")
-    return asked
+    return substrates
 
 
 def parse_dilation(text: str) -> int | None:
@@ -233,19 +233,19 @@ def parse_space(text: str) -> int:
 
 
 def sinks(influx: str | None, ndjson: Path | None) -> list[Address]:
-    """Where samples are to go. `SinkError` if that is no such place."""
+    """Addresses of the sinks that receive samples. `SinkError` if one is invalid."""
     from qbed.live.exporter import Address
 
-    asked = [Address("influx", influx)] if influx else []
-    return [*asked, *([Address("ndjson", str(ndjson.absolute()))] if ndjson else [])]
+    addresses = [Address("influx", influx)] if influx else []
+    return [*addresses, *([Address("ndjson", str(ndjson.absolute()))] if ndjson else [])]
 
 
 def parse_shard(text: str) -> tuple[int, int]:
     """`2/3`: the second part of three."""
-    which, slash, of = text.partition("/")
-    if not (slash and which.isdecimal() and of.isdecimal() and 1 <= int(which) <= int(of) <= 1_000_000):
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count) <= 1_000_000):
         raise typer.BadParameter(f"expected a part such as `2/3`, got `{text}`", param_hint="--shard")
-    return int(which), int(of)
+    return int(number), int(count)
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run is shown while it goes on and when it has ended, on the terminal and to those who run it in CI."""
+"""Progress and result of a run on the terminal, and its files for CI."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FailOn(StrEnum):
 
 
 Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write claims and cells as JUnit XML.")]
-Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Append a page of Markdown on what came out.")]
+Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Append a summary of the result as Markdown.")]
 Failing = Annotated[
     FailOn,
     typer.Option(
@@ -52,10 +52,10 @@ Failing = Annotated[
 ]
 
 
-def hand_out(
+def write_ci_files(
     ended: Sequence[tuple[Experiment, RunResult]], gaps: Sequence[str], junit: Path | None, summary: Path | None
 ) -> None:
-    """Write what CI reads."""
+    """Write the JUnit file and the Markdown summary."""
     from qbed.report.ci import Ended, write_junit, write_summary
     from qbed.runs.experiment import wall_times
 
@@ -76,7 +76,7 @@ def hand_out(
 
 
 class Screen:
-    """Shows how the run goes: a bar on a terminal, a line for each bad cell anywhere."""
+    """Shows the progress of a run: a bar on a terminal, and a line for each failed or invalid cell."""
 
     def __init__(self, cells: int, name: str) -> None:
         self.console = terminal.console(error=True)
@@ -93,20 +93,20 @@ class Screen:
             self.console.print(f"{cells - self._skipped} cells are finished already")
         self._skipped = cells
 
-    def damaged(self, what: list[str]) -> None:
-        for text in what[:MAX_DAMAGED]:
-            self.console.print(f"{text}: done now", style="yellow", soft_wrap=True)
-        if len(what) > MAX_DAMAGED:
-            self.console.print(f"... and {len(what) - MAX_DAMAGED} files more", style="yellow")
+    def damaged(self, files: list[str]) -> None:
+        for text in files[:MAX_DAMAGED]:
+            self.console.print(f"{text}: its cell is run again", style="yellow", soft_wrap=True)
+        if len(files) > MAX_DAMAGED:
+            self.console.print(f"... and {len(files) - MAX_DAMAGED} files more", style="yellow")
 
-    def asked(self, cells: int) -> None:
+    def total(self, cells: int) -> None:
         self.bar.update(self._cells, total=cells)
 
     def waiting(self) -> None:
         self.console.print("another `qbed run` is writing to this folder: waiting for it")
 
-    def discarded(self, why: str) -> None:
-        self.console.print(f"the folder held another run ({why} differ): it was thrown away", soft_wrap=True)
+    def discarded(self, difference: str) -> None:
+        self.console.print(f"the folder held another run ({difference} differ): it was discarded", soft_wrap=True)
 
     def progress(self, finished: int, running: float) -> None:
         self.bar.update(self._cells, completed=self._skipped + finished + running)
@@ -124,13 +124,14 @@ class Screen:
     def phase(self, name: str) -> None:
         self.bar.update(self._cells, description=name)
 
-    def delivered(self, what: Delivery | str) -> None:
-        whole = not isinstance(what, str) and not what.left
-        text = what if isinstance(what, str) else f"telemetry: {what.describe()}"
-        self.console.print(terminal.shorten(text), style=None if whole else "red", soft_wrap=True)
+    def delivered(self, result: Delivery | str) -> None:
+        complete = not isinstance(result, str) and not result.left
+        text = result if isinstance(result, str) else f"telemetry: {result.describe()}"
+        self.console.print(terminal.shorten(text), style=None if complete else "red", soft_wrap=True)
 
 
-def tell(outcome: RunResult, console: Console) -> None:
+def print_result(outcome: RunResult, console: Console) -> None:
+    """Print verdicts, differences, problems and totals."""
     from qbed.report.ci import describe_verdict
 
     table = Table(box=None, pad_edge=False, show_header=False)

@@ -121,7 +121,7 @@ def execute(
             raise typer.BadParameter("there is no terminal here; -i gives it what comes by a pipe", param_hint="-t")
         raise typer.Exit(at_keyboard(find_lab(lab), node, command))
     given = sys.stdin.buffer.read() if stdin else b""
-    raise typer.Exit(carry_out(find_lab(lab), node, command, background=background, stdin=given))
+    raise typer.Exit(run_command(find_lab(lab), node, command, background=background, stdin=given))
 
 
 def at_keyboard(lab: Deployment, node: str, command: list[str], *, shell: bool = False) -> int:
@@ -134,7 +134,7 @@ def at_keyboard(lab: Deployment, node: str, command: list[str], *, shell: bool =
         return _follow(execution)
 
 
-def carry_out(lab: Deployment, node: str, command: list[str], *, background: bool = False, stdin: bytes = b"") -> int:
+def run_command(lab: Deployment, node: str, command: list[str], *, background: bool = False, stdin: bytes = b"") -> int:
     """Run a command on a node, and pass on what it says; its exit status. Ctrl-C interrupts it."""
     with lab.exec(node, command, background=background, stdin=stdin) as execution:
         try:

@@ -156,7 +156,7 @@ class _RunningCell:
         self._inode = work.stat().st_ino
         plan = Plan.loads((work / "plan.json").read_bytes())
         parts = substrate(ran_on(run).name).samples(work, plan).parts
-        self.files = [SampleFiles(part, len(plan.queues), plan.most_samples) for part in parts]
+        self.files = [SampleFiles(part, len(plan.queues), plan.max_samples) for part in parts]
         rates = plan.mean_rates
         queues = [
             {"port": port, "node": plan.nodes[queue.node].name, "role": queue.role, "rate_bps": rates.get(index)}

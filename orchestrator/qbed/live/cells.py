@@ -129,7 +129,7 @@ class Running:
             for queue, port in zip(plan.queues, ports, strict=True)
         ]
         self._ports = ports
-        self._files = SampleFiles(folder, len(plan.queues), plan.most_samples)
+        self._files = SampleFiles(folder, len(plan.queues), plan.max_samples)
         self._origin = origin
         self._at = dict.fromkeys(SAMPLED, 0)
 

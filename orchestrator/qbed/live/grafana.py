@@ -126,9 +126,9 @@ def schemes() -> Dashboard:
     for scheme in sorted(registry().values(), key=lambda one: one.name):
         if scheme.statistics:
             means = "\n".join(f"- `{one.name}` ({one.unit}): {one.help}" for one in scheme.statistics)
-            asked = ", ".join(f'last("{one.name}") AS "{one.name}"' for one in scheme.statistics)
+            columns = ", ".join(f'last("{one.name}") AS "{one.name}"' for one in scheme.statistics)
             query = (
-                f'SELECT {asked} FROM "statistic" WHERE "scheme" = \'{scheme.name}\' AND {chosen(*names)}'
+                f'SELECT {columns} FROM "statistic" WHERE "scheme" = \'{scheme.name}\' AND {chosen(*names)}'
                 ' GROUP BY "node", "queue"'
             )
             panels.append(Panel(f"{scheme.name}: {scheme.title}", means, {"": query}, kind="table", wide=24))

@@ -357,29 +357,31 @@ class _Workloads:
     def _requests(self, path: FieldPath, content: Requests) -> None:
         """Check the servers of each client, and that there are enough of them for its fanout."""
         if content.pairs is not None:
-            clients, most = len(content.pairs), 1
+            clients, max_fanout = len(content.pairs), 1
             self._paths(path, content.pairs)
         else:
             sources, targets = (select_hosts(names or [], self.hosts) for names in (content.clients, content.servers))
             self.problems.spend(path, 4 * min(len(sources) * len(targets), 4096))
-            asked = set(targets)
-            clients, most = len(sources), len(asked) - any(source in asked for source in sources)
-            if most < 1:
+            servers = set(targets)
+            clients, max_fanout = len(sources), len(servers) - any(source in servers for source in sources)
+            if max_fanout < 1:
                 self.problems.error((*path, "servers"), "a client has no server but itself")
                 return
-            if content.fanout != "all" and content.fanout > most:
-                text = f"{content.fanout} servers at once, but a client has {most} to ask"
+            if content.fanout != "all" and content.fanout > max_fanout:
+                text = f"a fanout of {content.fanout}, but a client has {max_fanout} servers"
                 self.problems.error((*path, "fanout"), text)
                 return
             self._paths(path, [(a, targets[0]) for a in sources if a != targets[0]])
             self._paths(path, [(sources[0], b) for b in targets if b != sources[0]])
-        sockets = clients * content.outstanding * most
-        self.flows += clients * content.outstanding * (most if content.fanout == "all" else content.fanout)
+        sockets = clients * content.outstanding * max_fanout
+        self.flows += clients * content.outstanding * (max_fanout if content.fanout == "all" else content.fanout)
         if self.flows > MAX_FLOWS:
             text = f"{self.flows} flows and exchanges at once up to here; expected at most {MAX_FLOWS} in a lab"
             self.problems.error(path, text)
         elif sockets > MAX_KNOWN:
-            self.problems.error(path, f"{clients * content.outstanding} clients of {most} servers each are too many")
+            self.problems.error(
+                path, f"{clients * content.outstanding} clients of {max_fanout} servers each are too many"
+            )
         self._early(path, content, sockets)
 
     def _paths(self, path: FieldPath, pairs: list[tuple[str, str]]) -> None:

@@ -98,11 +98,11 @@ class ControllerSpecs:
             given = [name for name in settings if name in values]
             self.problems.error(settings[given[-1] if given else "name"][1], str(error))
             return None
-        asked: Given = {name: settings[name][0] for name in ("signal", "unit", "bits") if name in settings}
-        if asked.get("signal", "rtt") != "rtt" and "signal" not in controller.inputs:
+        request: Given = {name: settings[name][0] for name in ("signal", "unit", "bits") if name in settings}
+        if request.get("signal", "rtt") != "rtt" and "signal" not in controller.inputs:
             self.problems.warn(settings["signal"][1], f"the controller `{controller.name}` goes by no signal: not used")
         forward = settings["forward"][0] == "on" if "forward" in settings else False
-        return ControllerSpec(controller.name, options, **asked, forward=forward)
+        return ControllerSpec(controller.name, options, **request, forward=forward)
 
     def _parameters(self, controller: Controller, settings: Layer) -> dict[str, Value] | None:
         """Return the given parameters in base units; None if any is invalid."""

@@ -229,8 +229,8 @@ class ResolvedLab:
         return found
 
     @cached_property
-    def _asked(self) -> set[tuple[str, int]]:
-        """The units and numbers of bits in which hosts ask for occupancy."""
+    def _signal_formats(self) -> set[tuple[str, int]]:
+        """Units and numbers of bits in which hosts request occupancy."""
         return {(spec.unit, spec.bits) for spec in self.controllers.values() if spec.signal not in ("rtt", "ind")}
 
     @cached_property
@@ -247,7 +247,7 @@ class ResolvedLab:
                 for number, end in enumerate(ports):
                     link = self.links[end[0]]
                     port = Port(number, getattr(link, end[1]).rate_bps, link.mtu + ETHERNET_BYTES)
-                    entries.extend(port_entries(scheme, port, values[number], self._asked))
+                    entries.extend(port_entries(scheme, port, values[number], self._signal_formats))
                 check_sizes(program, entries)
             except SettingError as error:
                 self._refuse_setting(name, ports, error)

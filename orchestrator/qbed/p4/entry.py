@@ -24,8 +24,8 @@ _FORBID = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 Values = Mapping[str, Any]
 """A port's effective parameters of the scheme (scheme.yml), by name, in base units."""
-Asked = Iterable[tuple[str, int]]
-"""The units and numbers of bits in which hosts ask for occupancy."""
+SignalFormats = Iterable[tuple[str, int]]
+"""Units and numbers of bits in which hosts request occupancy."""
 
 
 class SettingError(ValueError):

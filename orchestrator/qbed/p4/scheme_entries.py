@@ -3,7 +3,7 @@
 
 That module has any of these functions and constants; a scheme without it has a program without parameters:
 
-    port_entries(port, values, asked) -> Iterable[Entry]         entries of one port
+    port_entries(port, values, formats) -> Iterable[Entry]         entries of one port
     SWITCH_PARAMETERS: Mapping[str, str]                         parameters that all ports share, named in messages
     switch_entries(values, recirculation) -> Iterable[Entry]     entries of the switch, from one port's values
     recirculation_port(ports, fastest_bps) -> RecirculationPort  the port without a link that the program needs
@@ -20,7 +20,7 @@ from types import ModuleType
 
 from qbed.base.errors import QbedError
 from qbed.base.locations import schemes_folder
-from qbed.p4.entry import Asked, Entry, Port, RecirculationPort, SettingError, Values
+from qbed.p4.entry import Entry, Port, RecirculationPort, SettingError, SignalFormats, Values
 
 
 def _module(scheme: str) -> ModuleType | None:
@@ -41,10 +41,10 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def port_entries(scheme: str, port: Port, values: Values, asked: Asked = ()) -> Iterator[Entry]:
+def port_entries(scheme: str, port: Port, values: Values, formats: SignalFormats = ()) -> Iterator[Entry]:
     """Entries of a port with these parameters. `SettingError` if the program cannot take one."""
     if function := getattr(_module(scheme), "port_entries", None):
-        yield from function(port, values, asked)
+        yield from function(port, values, formats)
 
 
 def switch_entries(scheme: str, ports: Iterable[Values], recirculation: RecirculationPort | None) -> Iterator[Entry]:

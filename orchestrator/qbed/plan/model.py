@@ -331,7 +331,7 @@ class Plan(Part):
         return any(queue.observe.interval_ns for queue in self.queues)
 
     @cached_property
-    def most_samples(self) -> int:
+    def max_samples(self) -> int:
         """Twice the samples of all queues in the lab's duration, which one on the wall clock may exceed a little."""
         intervals = [queue.observe.interval_ns for queue in self.queues if queue.observe.interval_ns]
         return 2 * sum(self.duration_ns // interval + 2 for interval in intervals)

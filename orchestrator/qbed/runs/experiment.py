@@ -57,23 +57,23 @@ class Screen(Watcher, Protocol):
     def skipped(self, cells: int) -> None:
         """`cells` cells were finished by an earlier run."""
 
-    def damaged(self, what: list[str]) -> None:
+    def damaged(self, files: list[str]) -> None:
         """These files of finished cells are damaged; the cells are run again."""
 
-    def asked(self, cells: int) -> None:
-        """`cells` cells are to be run, as far as is known."""
+    def total(self, cells: int) -> None:
+        """The run has `cells` cells, as far as is known."""
 
     def waiting(self) -> None:
         """Another run has locked the folder; this one waits for it."""
 
-    def discarded(self, why: str) -> None:
-        """Another run in the folder was discarded; `why` is what differed."""
+    def discarded(self, difference: str) -> None:
+        """Another run in the folder was discarded; `difference` is the part that differs."""
 
     def phase(self, name: str) -> None:
         """The run enters this phase."""
 
-    def delivered(self, what: Delivery | str) -> None:
-        """The delivery of the run's points to one sink, or why it failed."""
+    def delivered(self, result: Delivery | str) -> None:
+        """The delivery of the run's points to one sink, or the reason of its failure."""
 
 
 @dataclass(frozen=True)
@@ -143,18 +143,18 @@ class RunOptions:
 def prepare(
     path: Path,
     options: RunOptions,
-    asked: tuple[Campaign, Source] | None = None,
+    parsed: tuple[Campaign, Source] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Experiment:
     """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`.
 
-    `asked`: a campaign without a file; `path` is then the lab file. `progress`: called with a line of progress.
+    `parsed`: a campaign without a file; `path` is then the lab file. `progress`: called with a line of progress.
     """
     for sink in options.sinks:
         sink.make()  # refuse an invalid sink before the run
     if options.store:
         default_store()  # refuse an invalid QBED_STORE before the run
-    campaign, source, lab = (*asked, path) if asked is not None else _find(path)
+    campaign, source, lab = (*parsed, path) if parsed is not None else _find(path)
     profile, on = options.profile, substrate(options.on)
     matrix = build_matrix(campaign, profile, seeds=options.seeds, settings=options.settings)
     checked = run_preflight(lab, matrix, campaign, source, profile, on, progress)
@@ -201,12 +201,12 @@ def default_folder(identity: Row, options: RunOptions) -> Path:
     return out if options.on == DEFAULT or options.several else out.with_name(f"{out.name}-{options.on}")
 
 
-def _dilation(on: Substrate, asked: int | None, lab: Path, matrix: Matrix, out: Path) -> int:
+def _dilation(on: Substrate, requested: int | None, lab: Path, matrix: Matrix, out: Path) -> int:
     """The requested dilation, else that of the run in the folder, else the result of a calibration."""
     if on.clock == "virtual":
         return 1
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     with suppress(StoreError):
         known = ran_on(out)
         if known.name == on.name:
@@ -230,10 +230,10 @@ def _find(path: Path) -> tuple[Campaign, Source, Path]:
     except ReachError as error:
         raise LabError([source.message(("lab",), str(error))]) from None
     try:
-        there = lab.exists() and not lab.is_dir()
+        exists = lab.exists() and not lab.is_dir()
     except OSError:  # a name that is too long
-        there = False
-    if not there:
+        exists = False
+    if not exists:
         raise LabError([source.message(("lab",), f"expected a lab file, got `{campaign.lab}`")])
     return campaign, source, lab
 
@@ -281,12 +281,12 @@ def run_campaign(
                     totals.cells = totals.skipped = len(choice)
                 else:
                     _run_all(executor, experiment, store, choice, totals, screen)
-                if task.store and (kept := default_store()):
-                    kept.shrink()
+                if task.store and (cell_store := default_store()):
+                    cell_store.shrink()
                 if experiment.shard is not None:
                     return _conclude_shard(experiment, choice, totals, begun)
                 screen.phase("merging")
-                store.merge(choice, task.matrix.columns, task.matrix.numbers, task.most_samples)
+                store.merge(choice, task.matrix.columns, task.matrix.numbers, task.max_samples)
                 conclusion = _conclude(experiment, choice, totals, begun, screen, images)
                 screen.phase("telemetry" if experiment.sinks else "report")
                 return conclusion
@@ -302,17 +302,17 @@ def _run_all(
     executor: Executor, experiment: Experiment, store: RunFolder, choice: Choice, totals: Totals, screen: Screen
 ) -> None:
     """Run the chosen cells that are not finished, and further ones until the choice needs no more."""
-    wanted = list(choice)
-    while wanted:
-        to_run, damaged = store.survey(wanted)
+    chosen = list(choice)
+    while chosen:
+        to_run, damaged = store.survey(chosen)
         totals.cells = len(choice)
-        totals.skipped += len(wanted) - len(to_run)
-        screen.asked(totals.cells)
+        totals.skipped += len(chosen) - len(to_run)
+        screen.total(totals.cells)
         screen.damaged([str(error) for error in damaged])
         if to_run:
             screen.skipped(totals.skipped)
             _run(executor, experiment.task, to_run, totals, screen)
-        wanted = choice.more()
+        chosen = choice.more()
     screen.skipped(totals.skipped)
 
 
@@ -377,10 +377,10 @@ def _locked(experiment: Experiment, totals: Totals, found: Iterable[tuple[int, s
     lock = Lock.of(experiment.file)
     if experiment.lock == "compare":
         return list(lock.differences(experiment.profile, kernel, traces, part=experiment.shard is not None))
-    whole = {cell: trace for cell, trace in traces.items() if trace is not None}
-    if len(whole) < totals.cells:
-        raise LockError(f"{lock.path} is as it was: {totals.cells - len(whole)} cells have no trace")
-    lock.record(experiment.profile, kernel, whole)
+    complete = {cell: trace for cell, trace in traces.items() if trace is not None}
+    if len(complete) < totals.cells:
+        raise LockError(f"{lock.path} is unchanged: {totals.cells - len(complete)} cells have no trace")
+    lock.record(experiment.profile, kernel, complete)
     return []
 
 

@@ -76,9 +76,9 @@ class Task(CellWork):
         settings = _json(without(cell.settings_of(lab.source.values), lab.unread))
         return plan, plan.dumps().encode(), self.describe(number) | {"settings": settings}
 
-    def most_samples(self, number: int) -> int:
+    def max_samples(self, number: int) -> int:
         """The maximum number of samples of a cell, from its plan."""
-        return self.compile(number)[0].most_samples
+        return self.compile(number)[0].max_samples
 
 
 @dataclass(frozen=True)

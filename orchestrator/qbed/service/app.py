@@ -40,7 +40,7 @@ from qbed.substrates import DEFAULT, names, substrate
 
 
 class ForbiddenError(QbedError):
-    """The owner of the service does not allow it."""
+    """The settings of the service forbid the request."""
 
 
 _STATUS: tuple[tuple[type[QbedError], int], ...] = (
@@ -48,13 +48,14 @@ _STATUS: tuple[tuple[type[QbedError], int], ...] = (
     (LabRefusedError, 422), (StoreError, 409), (ForbiddenError, 403),
 )  # fmt: skip
 _ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": requests.Mistake, "description": text}
+    status: {"model": requests.Problem, "description": text}
     for status, text in {
-        400: "no HTTP that can be understood", 401: "the token is missing or wrong", 403: "not allowed here",
-        404: "there is no such thing", 405: "not done to that", 408: "the request did not come to its end",
-        409: "not in this state", 413: "too long", 415: "of another type than expected",
-        421: "another service's name", 422: "a mistake in what was sent", 429: "too much at once: later",
-        500: "the service cannot reach its own files", 507: "there is no room on the service's disk",
+        400: "malformed HTTP request", 401: "the token is missing or invalid", 403: "not allowed on this service",
+        404: "not found", 405: "the path does not support this method", 408: "the request body timed out",
+        409: "not allowed in the present state", 413: "the body is too long", 415: "unsupported media type",
+        421: "the Host header names another service", 422: "the body or a parameter is invalid",
+        429: "too many requests: try again later", 500: "the service cannot access its files",
+        507: "the service's disk is full",
     }.items()
 }  # fmt: skip
 _EVENTS: dict[int | str, dict[str, Any]] = {
@@ -64,9 +65,9 @@ _REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
     " img-src data:"
 )
-"""A report is a page with scripts from its run: it has no origin and may send no request."""
+"""Policy of a report: a page with scripts, without an origin, that may send no request."""
 _PICTURE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
-"""A picture has its own styles, and no scripts."""
+"""Policy of a picture: inline styles, and no scripts."""
 MAX_JOBS = 200
 _log = logging.getLogger("qbed.service")
 api = APIRouter(prefix="/api", responses=_ERROR_RESPONSES)
@@ -82,10 +83,10 @@ class Service:
         self.runner = JobRunner(self.jobs, settings)
         self.uploads = Uploads(folder, settings.uploads)
         self.labs = Labs(folder, settings)
-        self.asker = results.Asker(folder, settings)
+        self.queries = results.QueryRunner(folder, settings)
         self.stopping = asyncio.Event()
         self.streams = 0
-        substrate(DEFAULT)  # its modules are loaded before the first viewer
+        substrate(DEFAULT)  # load its modules before the first request
 
     def run(self, job: int) -> Path:
         """A job's run folder."""
@@ -103,8 +104,8 @@ class Service:
 
         return now
 
-    def described(self, row: Row) -> Job:
-        """A job as clients see it."""
+    def describe(self, row: Row) -> Job:
+        """A job as the API returns it."""
         last = sse.latest(self.jobs.place(row["id"])) if row["state"] != "queued" else {}
         concluded, progress = last.get("concluded", {}), last.get("progress", {})
         cells = last.get("cells", {}).get("total")
@@ -117,7 +118,7 @@ class Service:
         )  # fmt: skip
 
     async def streaming(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Pass events on, and count the stream while it lasts."""
+        """Forward events, and count the stream until it ends."""
         try:
             async for event in events:
                 yield event
@@ -126,7 +127,7 @@ class Service:
 
     def begin_stream(self, events: AsyncIterator[bytes]) -> StreamingResponse:
         if self.streams >= self.settings.streams:
-            raise FullError(f"{self.streams} viewers are served already")
+            raise FullError(f"{self.streams} event streams are open already")
         self.streams += 1
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(self.streaming(events), media_type="text/event-stream", headers=headers)
@@ -137,7 +138,7 @@ def _service(request: Request) -> Service:
     return found
 
 
-Here = Annotated[Service, Depends(_service)]
+ServiceDep = Annotated[Service, Depends(_service)]
 JobNumber = Annotated[int, InPath(ge=1, lt=2**53)]
 
 
@@ -145,39 +146,39 @@ JobNumber = Annotated[int, InPath(ge=1, lt=2**53)]
 
 
 @api.post("/jobs", status_code=201, summary="Submit a campaign")
-async def submit(asked: requests.Submission, here: Here) -> Job:
-    if asked.on not in names():
-        raise HTTPException(422, f"there is no substrate {asked.on}: expected one of {', '.join(names())}")
-    if asked.on != DEFAULT and not here.settings.allow_containers:
+async def submit(body: requests.Submission, service: ServiceDep) -> Job:
+    if body.on not in names():
+        raise HTTPException(422, f"there is no substrate {body.on}: expected one of {', '.join(names())}")
+    if body.on != DEFAULT and not service.settings.allow_containers:
         raise ForbiddenError("this service runs no containers (`qbed serve --allow-containers`)")
-    lab, name = _lab(asked, here)
-    most = here.settings
-    request = asked.model_dump() | {
-        "cell_timeout": min(asked.cell_timeout or most.cell_timeout_s, most.cell_timeout_s),
-        "cell_space": min(asked.cell_space or most.cell_space_bytes, most.cell_space_bytes),
+    lab, name = _lab(body, service)
+    limits = service.settings
+    request = body.model_dump() | {
+        "cell_timeout": min(body.cell_timeout or limits.cell_timeout_s, limits.cell_timeout_s),
+        "cell_space": min(body.cell_space or limits.cell_space_bytes, limits.cell_space_bytes),
     }
-    job = await asyncio.to_thread(here.jobs.add, name, request, lab, queue=most.queue, kept=most.kept)
-    here.runner.look()
-    return here.described(here.jobs.get(job))
+    job = await asyncio.to_thread(service.jobs.add, name, request, lab, queue=limits.queue, kept=limits.kept)
+    service.runner.wake()
+    return service.describe(service.jobs.get(job))
 
 
-def _lab(asked: requests.Of, here: Service) -> tuple[Path | None, str]:
+def _lab(body: requests.LabChoice, service: Service) -> tuple[Path | None, str]:
     """The uploaded folder, if there is one, and the name of the lab."""
-    if asked.upload is not None:
-        folder = here.uploads.find(asked.upload)
-        file = getattr(asked, "campaign", None)
+    if body.upload is not None:
+        folder = service.uploads.find(body.upload)
+        file = getattr(body, "campaign", None)
         if file is not None and not (folder / file).is_file():
-            raise MissingError(f"there is no {file} in what was sent")
-        return folder, _called(folder) or asked.upload[:12]
-    assert asked.lab is not None
-    lab, _, file = asked.lab.partition("/")
-    if lab not in library.names() or (file and not library.find(Path(asked.lab)).is_file()):
-        raise MissingError(f"there is no lab {asked.lab}: `GET /api/labs` lists them")
-    return None, asked.lab
+            raise MissingError(f"there is no {file} in the upload")
+        return folder, _lab_name(folder) or body.upload[:12]
+    assert body.lab is not None
+    lab, _, file = body.lab.partition("/")
+    if lab not in library.names() or (file and not library.find(Path(body.lab)).is_file()):
+        raise MissingError(f"there is no lab {body.lab}: `GET /api/labs` lists them")
+    return None, body.lab
 
 
-def _called(folder: Path) -> str | None:
-    """The name that a lab file gives, from its first lines alone."""
+def _lab_name(folder: Path) -> str | None:
+    """The lab's name, read from the first 4,000 characters of its file."""
     with suppress(OSError, UnicodeDecodeError):
         for line in (folder / "lab.yml").read_text()[:4_000].splitlines():
             if line.startswith("name:"):
@@ -187,72 +188,74 @@ def _called(folder: Path) -> str | None:
 
 @api.get("/jobs", summary="List campaigns, the newest first")
 def jobs(
-    here: Here,
+    service: ServiceDep,
     limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 50,
     before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
     state: State | None = None,
 ) -> list[Job]:
-    return [here.described(row) for row in here.jobs.newest(limit, before, state)]
+    return [service.describe(row) for row in service.jobs.newest(limit, before, state)]
 
 
-@api.get("/jobs/{job}", summary="How a campaign stands")
-def job(job: JobNumber, here: Here) -> Job:
-    return here.described(here.jobs.get(job))
+@api.get("/jobs/{job}", summary="A campaign's state")
+def job(job: JobNumber, service: ServiceDep) -> Job:
+    return service.describe(service.jobs.get(job))
 
 
 @api.post("/jobs/{job}/cancel", summary="Cancel a campaign; finished cells are kept")
-async def cancel(job: JobNumber, here: Here) -> Job:
-    await here.runner.cancel(job)
-    return here.described(here.jobs.get(job))
+async def cancel(job: JobNumber, service: ServiceDep) -> Job:
+    await service.runner.cancel(job)
+    return service.describe(service.jobs.get(job))
 
 
-@api.post("/jobs/{job}/retry", summary="Run what is not finished of a campaign that has ended")
-async def retry(job: JobNumber, here: Here) -> Job:
-    waiting = len(here.jobs.newest(here.settings.queue, state="queued"))
-    if waiting >= here.settings.queue:
+@api.post("/jobs/{job}/retry", summary="Run the unfinished cells of a campaign that has ended")
+async def retry(job: JobNumber, service: ServiceDep) -> Job:
+    waiting = len(service.jobs.newest(service.settings.queue, state="queued"))
+    if waiting >= service.settings.queue:
         raise FullError(f"{waiting} jobs wait already: try again later")
-    here.jobs.turn(job, "retry")
-    here.runner.look()
-    return here.described(here.jobs.get(job))
+    service.jobs.apply(job, "retry")
+    service.runner.wake()
+    return service.describe(service.jobs.get(job))
 
 
-@api.delete("/jobs/{job}", status_code=204, summary="Forget a campaign that has ended, with its results")
-def remove(job: JobNumber, here: Here) -> None:
-    here.jobs.remove(job)
+@api.delete("/jobs/{job}", status_code=204, summary="Remove a campaign that has ended, with its results")
+def remove(job: JobNumber, service: ServiceDep) -> None:
+    service.jobs.remove(job)
 
 
 @api.get(
     "/jobs/{job}/events",
-    summary="What a campaign does, as it does it",
+    summary="A campaign's events, as they occur",
     response_class=StreamingResponse,
     responses=_EVENTS,
 )
-async def events(job: JobNumber, request: Request, here: Here) -> StreamingResponse:
-    here.jobs.get(job)
+async def events(job: JobNumber, request: Request, service: ServiceDep) -> StreamingResponse:
+    service.jobs.get(job)
     text = request.headers.get("last-event-id", "0")
-    at = int(text) if text.isdecimal() and len(text) < 16 else 0
-    return here.begin_stream(sse.job_events(here.jobs.place(job), here.state(job), at, here.stopping))
+    offset = int(text) if text.isdecimal() and len(text) < 16 else 0
+    return service.begin_stream(sse.job_events(service.jobs.place(job), service.state(job), offset, service.stopping))
 
 
 @api.get(
     "/jobs/{job}/samples",
-    summary="What the queues of its cells do while they run",
+    summary="Queue samples of the running cell",
     response_class=StreamingResponse,
     responses=_EVENTS,
 )
-async def samples(job: JobNumber, here: Here) -> StreamingResponse:
-    return here.begin_stream(sse.samples(here.run(job), here.state(job), here.stopping))
+async def samples(job: JobNumber, service: ServiceDep) -> StreamingResponse:
+    return service.begin_stream(sse.samples(service.run(job), service.state(job), service.stopping))
 
 
 @api.get(
     "/jobs/{job}/cells/{cell}/samples",
-    summary="What the queues of a cell did that has ended",
+    summary="Queue samples of a cell that has ended",
     response_class=StreamingResponse,
     responses=_EVENTS,
 )
-async def past_samples(job: JobNumber, cell: Annotated[int, InPath(ge=0, lt=2**31)], here: Here) -> StreamingResponse:
-    events = await asyncio.to_thread(ended_cell, here.run(job), cell)
-    return here.begin_stream(sse.replay(events, here.stopping))
+async def past_samples(
+    job: JobNumber, cell: Annotated[int, InPath(ge=0, lt=2**31)], service: ServiceDep
+) -> StreamingResponse:
+    events = await asyncio.to_thread(ended_cell, service.run(job), cell)
+    return service.begin_stream(sse.replay(events, service.stopping))
 
 
 # --- results ---
@@ -261,42 +264,42 @@ async def past_samples(job: JobNumber, cell: Annotated[int, InPath(ge=0, lt=2**3
 @api.get("/jobs/{job}/cells", summary="The cells that have ended")
 def cells(
     job: JobNumber,
-    here: Here,
+    service: ServiceDep,
     offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
 ) -> dict[str, Any]:
-    return results.cells(here.run(job), offset, limit)
+    return results.cells(service.run(job), offset, limit)
 
 
 @api.get("/jobs/{job}/files", summary="The files of its results, with their sizes")
-def files(job: JobNumber, here: Here) -> dict[str, int]:
-    return dict(results.files(here.run(job)))
+def files(job: JobNumber, service: ServiceDep) -> dict[str, int]:
+    return dict(results.files(service.run(job)))
 
 
-@api.get("/jobs/{job}/files/{name:path}", summary="One of them", response_class=FileResponse)
-def file(job: JobNumber, name: str, here: Here) -> FileResponse:
-    place = results.file(here.run(job), name)
+@api.get("/jobs/{job}/files/{name:path}", summary="A file of its results", response_class=FileResponse)
+def file(job: JobNumber, name: str, service: ServiceDep) -> FileResponse:
+    place = results.file(service.run(job), name)
     policies = {".html": _REPORT_POLICY, ".svg": _PICTURE_POLICY}
     policy = {"content-security-policy": policies[place.suffix]} if place.suffix in policies else {}
     return FileResponse(place, media_type=results.media_type(name), headers=policy)
 
 
-@api.post("/jobs/{job}/query", summary="One SELECT over its tables", response_class=FileResponse)
-async def query(job: JobNumber, asked: requests.Query, here: Here) -> FileResponse:
-    answer = await here.asker.ask(here.run(job), asked.sql, asked.format)
-    kind = {"json": "application/json", "csv": "text/csv; charset=utf-8", "parquet": results.PARQUET}[asked.format]
+@api.post("/jobs/{job}/query", summary="Run a SELECT over its tables", response_class=FileResponse)
+async def query(job: JobNumber, body: requests.Query, service: ServiceDep) -> FileResponse:
+    answer = await service.queries.run(service.run(job), body.sql, body.format)
+    kind = {"json": "application/json", "csv": "text/csv; charset=utf-8", "parquet": results.PARQUET}[body.format]
     return FileResponse(answer, media_type=kind, background=BackgroundTask(answer.unlink, missing_ok=True))
 
 
-@api.get("/gallery", summary="Every lab's last campaign, and its claims over the versions of qbed")
-def shown(here: Here) -> list[dict[str, Any]]:
-    return gallery.of(here.jobs)
+@api.get("/gallery", summary="The last campaign of each lab, and its claims by version of qbed")
+def list_gallery(service: ServiceDep) -> list[dict[str, Any]]:
+    return gallery.entries(service.jobs)
 
 
 # --- labs ---
 
 
-@api.get("/labs", summary="The labs that come with qbed")
+@api.get("/labs", summary="The labs of the library")
 def labs() -> list[dict[str, Any]]:
     return [entry.__dict__ for entry in library.entries()]
 
@@ -321,49 +324,49 @@ def schema() -> dict[str, Any]:
         kind: {"schema": {"type": "string", "format": "binary"}}
         for kind in ("application/zip", "application/x-tar", "application/gzip")}}},
 )  # fmt: skip
-async def upload(request: Request, here: Here) -> requests.Uploaded:
+async def upload(request: Request, service: ServiceDep) -> requests.Uploaded:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("application/zip", "application/x-tar", "application/gzip"):
         raise HTTPException(415, "expected application/zip, application/x-tar or application/gzip")
-    body = await request.body()
-    name, found = await asyncio.to_thread(here.uploads.take, body)
+    archive = await request.body()
+    name, found = await asyncio.to_thread(service.uploads.take, archive)
     return requests.Uploaded(upload=name, files=found)
 
 
 @api.get("/up", summary="The labs that this service has brought up")
-def labs_up(here: Here) -> list[requests.LabUp]:
+def labs_up(service: ServiceDep) -> list[requests.LabUp]:
     return [
-        requests.LabUp(name=name, since=one["since"], is_up=here.labs.is_up(name))
-        for name, one in here.labs.known().items()
+        requests.LabUp(name=name, since=lab["since"], is_up=service.labs.is_up(name))
+        for name, lab in service.labs.known().items()
     ]
 
 
 @api.post("/up", status_code=201, summary="Bring a lab up, without its workload")
-async def up(asked: requests.Up, here: Here) -> requests.LabUp:
-    sent, _ = _lab(asked, here)
-    lab = sent if sent is not None else library.find(Path(str(asked.lab)))
-    name = await here.labs.up(lab, sent is not None, asked.settings, asked.seed)
-    return requests.LabUp(name=name, since=here.labs.known()[name]["since"], is_up=True)
+async def up(body: requests.Up, service: ServiceDep) -> requests.LabUp:
+    sent, _ = _lab(body, service)
+    lab = sent if sent is not None else library.find(Path(str(body.lab)))
+    name = await service.labs.up(lab, sent is not None, body.settings, body.seed)
+    return requests.LabUp(name=name, since=service.labs.known()[name]["since"], is_up=True)
 
 
 @api.post("/up/{name}/nodes/{node}/exec", summary="Run a command on a node")
-async def execute(name: str, node: str, asked: requests.Command, here: Here) -> requests.Answer:
-    if not here.settings.allow_programs:
+async def execute(name: str, node: str, body: requests.Command, service: ServiceDep) -> requests.Answer:
+    if not service.settings.allow_programs:
         raise ForbiddenError("this service runs no commands of clients (`qbed serve --allow-programs`)")
     if not re.fullmatch(NODE, node):
         raise MissingError("there is no such node")
-    status, out, error = await here.labs.exec(name, node, asked.argv, asked.timeout)
+    status, out, error = await service.labs.exec(name, node, body.argv, body.timeout)
     return requests.Answer(status=status, stdout=out, stderr=error)
 
 
 @api.delete("/up/{name}", status_code=204, summary="Take a lab down")
-async def down(name: str, here: Here) -> None:
-    await here.labs.down(name)
+async def down(name: str, service: ServiceDep) -> None:
+    await service.labs.down(name)
 
 
-@api.get("/version", summary="The version, and what clients may do")
-def version(here: Here) -> dict[str, Any]:
-    allowed = {name: getattr(here.settings, name) for name in ("allow_programs", "allow_files", "allow_containers")}
+@api.get("/version", summary="The version, and the permissions of clients")
+def version(service: ServiceDep) -> dict[str, Any]:
+    allowed = {name: getattr(service.settings, name) for name in ("allow_programs", "allow_files", "allow_containers")}
     return {"qbed": __version__, **allowed}
 
 
@@ -375,22 +378,22 @@ def _error_response(status: int, *errors: str) -> JSONResponse:
     return JSONResponse({"errors": [text[:4_000] for text in errors]}, status, headers)
 
 
-async def _mistake(_: Request, error: Exception) -> Response:
+async def _qbed_error(_: Request, error: Exception) -> Response:
     return _error_response(next((status for kind, status in _STATUS if isinstance(error, kind)), 422), str(error))
 
 
-async def _files(_: Request, error: Exception) -> Response:
-    """Its disk is full, or its files are not as they should be: that is the owner's, and the log says which file."""
-    why = ((error.strerror if isinstance(error, OSError) else str(error)) or "no reason given").lower()
+async def _internal_error(_: Request, error: Exception) -> Response:
+    """A full disk or an unreadable file of the service. The log names the file."""
+    reason = ((error.strerror if isinstance(error, OSError) else str(error)) or "no reason given").lower()
     if crash_report.is_full(error):
-        return _error_response(507, f"the service cannot write: {why}")
+        return _error_response(507, f"the service cannot write: {reason}")
     _log.error("a request could not be answered", exc_info=error)
-    return _error_response(500, f"the service cannot reach its own files: {why}")
+    return _error_response(500, f"the service cannot access its files: {reason}")
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()[:20]]
+    found = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()[:20]]
     return _error_response(422, *found)
 
 
@@ -421,9 +424,9 @@ def make_app(settings: Settings) -> FastAPI:
     app.include_router(api)
     for path, (content, kind) in assets().items():
         app.add_api_route(path, _asset(content, kind), include_in_schema=False, methods=["GET", "HEAD"])
-    app.add_exception_handler(QbedError, _mistake)
-    app.add_exception_handler(OSError, _files)
-    app.add_exception_handler(sqlite3.OperationalError, _files)
+    app.add_exception_handler(QbedError, _qbed_error)
+    app.add_exception_handler(OSError, _internal_error)
+    app.add_exception_handler(sqlite3.OperationalError, _internal_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
     app.add_middleware(Guard, settings=settings)

@@ -19,13 +19,13 @@ def main() -> None:
     """Wait for a job, and run it."""
     belong(int(sys.argv[1]))
     from qbed.service.job_spec import JobSpec
-    from qbed.service.work import carry_out
+    from qbed.service.work import run_job
 
     line = sys.stdin.readline()
     if not line.strip():
         return
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # no prompt reads the service's input
-    sys.exit(carry_out(JobSpec(**json.loads(line))))
+    sys.exit(run_job(JobSpec(**json.loads(line))))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service, seen from a client: what `qbed --server URL` asks it."""
+"""HTTP client of a service, for `qbed --server URL`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qbed.service.uploads import MAX_BYTES, MAX_FILES, checksums, files_in
 from qbed.storage.run_folder import MERGED_FILES
 
 PATIENCE_S = 60.0
-"""How long a service that does not answer is waited for: it may be being started again."""
+"""How long to retry if the service does not answer: it may be restarting."""
 _TIMES = httpx.Timeout(30.0, read=60.0)
 _PIECE = 1 << 20
 
@@ -28,7 +28,7 @@ class ServerError(QbedError):
 
 
 class RefusedError(ServerError):
-    """The service has said what is wrong with the request."""
+    """The service refuses the request, with a reason."""
 
     exit_status = 2
 
@@ -48,12 +48,12 @@ class Client:
         self._http.close()
 
     def get(self, path: str) -> Any:
-        """JSON."""
-        return self._asked("GET", path).json()
+        """Send a GET request; returns the JSON of the response."""
+        return self._request("GET", path).json()
 
     def post(self, path: str, body: Any = None) -> Any:
-        """JSON, both ways."""
-        return self._asked("POST", path, json=body).json()
+        """Send a POST request with a JSON body; returns the JSON of the response."""
+        return self._request("POST", path, json=body).json()
 
     def has(self, folder: Path) -> bool:
         """Whether the service has the same lab in its library."""
@@ -63,12 +63,12 @@ class Client:
             return False
 
     def send(self, folder: Path) -> str:
-        """Send a lab folder; returns what the service calls it."""
+        """Upload a lab folder; returns the name of the upload."""
         content = packed(folder)
         headers = {"content-type": "application/zip"}
-        return str(self._asked("POST", "/uploads", content=content, headers=headers).json()["upload"])
+        return str(self._request("POST", "/uploads", content=content, headers=headers).json()["upload"])
 
-    def _asked(self, method: str, path: str, **more: Any) -> httpx.Response:
+    def _request(self, method: str, path: str, **more: Any) -> httpx.Response:
         try:
             answer = self._http.request(method, path, **more)
         except httpx.HTTPError as error:
@@ -76,7 +76,7 @@ class Client:
         return _fine(answer)
 
     def events(self, job: int) -> Iterator[dict[str, Any]]:
-        """A job's events until it has ended, whatever happens to the connection meanwhile."""
+        """A job's events until it has ended. A lost connection is opened again."""
         last, received_at = "0", time.monotonic()
         while True:
             try:
@@ -90,12 +90,12 @@ class Client:
                         yield data
             except (httpx.HTTPError, ServerError) as error:
                 if isinstance(error, RefusedError) or time.monotonic() - received_at > PATIENCE_S:
-                    text = f"{self.url} does not answer any more: {error}; job {job} goes on there if it can"
+                    text = f"{self.url} does not answer any more: {error}; job {job} may still run there"
                     raise ServerError(text) from None
                 time.sleep(0.5)
 
     def fetch(self, job: int, name: str, place: Path) -> None:
-        """One of its files: written beside its place and renamed."""
+        """Download a file of the job's results: written to a temporary file and renamed."""
         beside = place.with_name(f".{place.name}.tmp")
         place.parent.mkdir(exist_ok=True)
         try:
@@ -111,7 +111,7 @@ class Client:
 
 
 def files_of(names: list[str]) -> list[str]:
-    """Those of a service's files that are a run's, by their names: nothing that a service says is a path here."""
+    """The names that are files of a run folder: other names from a service are not used as paths."""
     plain = {*MERGED_FILES, "checksums.json", "meta.json", "report.html"}
     figures = [name for name in names if name.startswith("figures/") and name.endswith((".png", ".svg", ".pdf"))]
     good = [name for name in figures if "/" not in name[8:] and not name[8:].startswith(".") and "\0" not in name]
@@ -142,7 +142,7 @@ def _events(lines: Iterator[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def packed(folder: Path) -> bytes:
-    """A lab folder as a ZIP that is the same for the same files; hidden files and links stay here."""
+    """A lab folder as a reproducible ZIP, without hidden files and links."""
     target, size, count = io.BytesIO(), 0, 0
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
         for path in files_in(folder):

@@ -13,7 +13,7 @@ from qbed.storage.identity import IDENTITY
 MAX_JOBS, MAX_RUNS = 1_000, 20
 
 
-def of(jobs: Jobs) -> list[Row]:
+def entries(jobs: Jobs) -> list[Row]:
     """By lab and profile, the last one first: its newest campaign that finished, and each claim's verdicts and numbers
     from the newest to the oldest, as far as they changed or the version did.
     """
@@ -49,5 +49,5 @@ def _changes(history: list[Row]) -> list[Row]:
     """The newest of each group of equal neighbours (version, verdict, numbers)."""
     same = ("qbed", "toolchain", "verdict", "measured")
     before = [None, *history]
-    return [one for one, last in zip(history, before, strict=False)
-            if last is None or any(one[field] != last[field] for field in same)]  # fmt: skip
+    return [verdict for verdict, last in zip(history, before, strict=False)
+            if last is None or any(verdict[field] != last[field] for field in same)]  # fmt: skip

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission of requests, before any route is looked up.
 
-* Host: only names that the service knows, or a page of another name, whose DNS answer has just become this machine's
-  address, would be of the same origin as the service (DNS rebinding).
-* Origin, Sec-Fetch-Site: a page of another site asks nothing of the API, whatever the browser lets it send.
-* The token, if there is one, is compared in constant time. The page's own files need none: they hold nothing.
-* Sizes are counted as bodies come in, whatever Content-Length says; a body that does not come is not waited for.
-* Requests of one address have a rate.
+* Host: only known names of the service are admitted. Otherwise a page whose DNS name resolves to this machine would
+  have the same origin as the service (DNS rebinding).
+* Origin, Sec-Fetch-Site: requests of pages of other sites are refused.
+* The token, if there is one, is compared in constant time. The files of the page need none: they contain no data.
+* Sizes are counted as bodies are received, independently of Content-Length. A body that stalls times out.
+* The rate of requests of one address is limited.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HEADERS = {
 
 
 class RefusalError(HTTPException):
-    """A request that goes no further."""
+    """A request that the guard refuses."""
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
         super().__init__(status, text, headers)
@@ -51,7 +51,7 @@ class Rates:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, address: str, now: float) -> float:
-        """Take a request out; returns how many seconds the next one has to wait, 0 if this one is fine."""
+        """Take a request out; returns 0 if it is allowed, otherwise the seconds to wait."""
         left, seen = self._left.pop(address, (self._burst, now))
         left = min(self._burst, left + (now - seen) * self._per_s)
         allowed = left >= 1
@@ -90,7 +90,7 @@ class Guard:
 
         try:
             self._admit(scope)
-            await self._app(scope, _counted(receive, self._most(scope)), answer)
+            await self._app(scope, _counted(receive, self._max_bytes(scope)), answer)
         except RefusalError as refusal:
             if begun:
                 raise
@@ -104,14 +104,14 @@ class Guard:
             raise RefusalError(429, "too many requests: wait a moment", **{"retry-after": str(int(wait) + 1)})
         host = headers.get("host", "").lower()
         if _name(host) not in self._names:
-            raise RefusalError(421, "this service is not called that: `qbed serve --name NAME` lets it be")
+            raise RefusalError(421, "unknown host name of the service: `qbed serve --name NAME` allows it")
         if not scope["path"].startswith("/api/"):
             return
         origin = headers.get("origin")
         if origin is not None and origin.lower().partition("://")[2] != host:
-            raise RefusalError(403, "a page of another origin may not ask this service")
+            raise RefusalError(403, "a page of another origin may not send requests to this service")
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            raise RefusalError(403, "a page of another site may not ask this service")
+            raise RefusalError(403, "a page of another site may not send requests to this service")
         if self._token is not None:
             kind, _, given = headers.get("authorization", "").partition(" ")
             if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
@@ -119,7 +119,7 @@ class Guard:
                     401, "expected the service's token (Authorization: Bearer TOKEN)", **{"www-authenticate": "Bearer"}
                 )
 
-    def _most(self, scope: Scope) -> int:
+    def _max_bytes(self, scope: Scope) -> int:
         return self._settings.upload_bytes if scope["path"] == "/api/uploads" else self._settings.body_bytes
 
 
@@ -130,23 +130,23 @@ def _name(host: str) -> str:
     return host.partition(":")[0]
 
 
-def _counted(receive: Receive, most: int) -> Receive:
+def _counted(receive: Receive, max_bytes: int) -> Receive:
     """Receive a body of at most `most` bytes."""
-    got, whole = 0, False
+    received, complete = 0, False
 
     async def counted() -> Message:
-        nonlocal got, whole
-        if whole:
+        nonlocal received, complete
+        if complete:
             return await receive()
         try:
             message = await asyncio.wait_for(receive(), BODY_S)
         except TimeoutError:
-            raise RefusalError(408, "the rest of the request did not come") from None
+            raise RefusalError(408, "the request body timed out") from None
         if message["type"] == "http.request":
-            got += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
-            if got > most:
-                raise RefusalError(413, f"expected at most {most} bytes", connection="close")
+            received += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if received > max_bytes:
+                raise RefusalError(413, f"expected at most {max_bytes} bytes", connection="close")
         return message
 
     return counted

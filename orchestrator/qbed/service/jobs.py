@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs: a row each in SQLite, a folder each beside it. What was answered is on the disk before it is.
+"""The jobs: a row each in SQLite, and a folder each. A change is on the disk before its request is answered.
 
 Write-ahead log, so that readers and the one writer do not wait for each other; a state changes only by a rule
 (`qbed.service.states`), in one statement that names the previous state, so that of concurrent requests one succeeds.
@@ -28,7 +28,7 @@ from qbed.service.states import ENDED, RULES, Event, State, TransitionError
 _log = logging.getLogger("qbed.service")
 EVENTS, LAB, RUN, LOG = "events.ndjson", "lab", "run", "log.txt"
 ATTEMPT = "attempt"
-"""The event with which a job's process begins: those before it are another's."""
+"""First event of an attempt: earlier events are those of earlier attempts."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -51,7 +51,7 @@ _ENDING = ", ended = :now, exit_status = :status"
 
 
 class FullError(QbedError):
-    """Nothing more can be taken now."""
+    """A limit of the service is reached; a later request may succeed."""
 
 
 class Jobs:
@@ -72,18 +72,18 @@ class Jobs:
             self._db.close()
 
     def place(self, job: int) -> Path:
-        """A job's folder: its events, its lab if that was sent, its run folder, and what its process printed."""
+        """A job's folder: its events, its uploaded lab if any, its run folder, and the output of its process."""
         return self.folder / f"{job:06d}"
 
     def add(self, name: str, request: Row, lab: Path | None, *, queue: int, kept: int) -> int:
-        """A new job, with a copy of the lab folder that was sent. `FullError`."""
+        """Add a job, with a copy of the uploaded lab folder; returns its number. `FullError`."""
         with self._lock:
-            waiting, here = self._one("SELECT sum(state = 'queued'), count(*) FROM jobs")
+            waiting, total = self._fetch("SELECT sum(state = 'queued'), count(*) FROM jobs")
             if (waiting or 0) >= queue:
                 raise FullError(f"{waiting} jobs wait already: try again later")
-            if here >= kept:
-                raise FullError(f"{here} jobs are kept already: remove some that have ended")
-            with self._whole():
+            if total >= kept:
+                raise FullError(f"{total} jobs are kept already: remove some that have ended")
+            with self._transaction():
                 job = self._db.execute(
                     "INSERT INTO jobs (state, name, request, created) VALUES ('queued', ?, ?, ?)",
                     (name, json.dumps(request), time.time()),
@@ -94,7 +94,8 @@ class Jobs:
                 place.mkdir()
                 if lab is not None:
                     shutil.copytree(lab, place / LAB)
-                say(place, {"event": "state", "state": "queued"})  # no reader knows the folder before the row exists
+                # No client reads the folder before the row exists.
+                append_events(place, {"event": "state", "state": "queued"})
                 sync_tree(place)
         return job
 
@@ -106,19 +107,19 @@ class Jobs:
             raise MissingError(f"there is no job {job}")
         return _row(row)
 
-    def newest(self, most: int, before: int | None = None, state: State | None = None) -> list[Row]:
-        """Jobs, the last one first."""
+    def newest(self, limit: int, before: int | None = None, state: State | None = None) -> list[Row]:
+        """Jobs, the newest first."""
         where = "id < ?" + (" AND state = ?" if state else "")
-        values = (before if before is not None else 1 << 62, *([state] if state else []), most)
+        values = (before if before is not None else 1 << 62, *([state] if state else []), limit)
         with self._lock:
             return [_row(row) for row in self._db.execute(
                 f"SELECT * FROM jobs WHERE {where} ORDER BY id DESC LIMIT ?", values)]  # fmt: skip
 
-    def waiting(self, aside: Collection[int] = ()) -> int | None:
-        """The job that has waited longest, but for those `aside`."""
+    def waiting(self, excluded: Collection[int] = ()) -> int | None:
+        """The job that has waited longest, without those in `excluded`."""
         with self._lock:
             found = [int(row[0]) for row in self._db.execute("SELECT id FROM jobs WHERE state = 'queued' ORDER BY id")]
-        return next((job for job in found if job not in aside), None)
+        return next((job for job in found if job not in excluded), None)
 
     def left_over(self) -> list[int]:
         """Running jobs of a service that has ended."""
@@ -126,7 +127,7 @@ class Jobs:
             found = self._db.execute("SELECT id FROM jobs WHERE state IN ('running', 'cancelling') ORDER BY id")
             return [int(row[0]) for row in found]
 
-    def turn(self, job: int, event: Event, status: int | None = None) -> State:
+    def apply(self, job: int, event: Event, status: int | None = None) -> State:
         """Apply an event to the job; returns the new state. `TransitionError` if the event is not allowed now.
 
         Viewers get the state once the row is on the disk; the row is authoritative if that fails. Only the start of a
@@ -141,21 +142,21 @@ class Jobs:
             if state is None:
                 raise TransitionError(job, event, before)
             times = _TIMES.get(event, "") + (_ENDING if state in ENDED else "")
-            with self._whole():
+            with self._transaction():
                 self._db.execute(
                     f"UPDATE jobs SET state = :state{times} WHERE id = :job AND state = :before",
                     {"state": state, "job": job, "before": before, "now": time.time(), "status": status},
                 )
                 if event == "start":
-                    say(self.place(job), {"event": ATTEMPT})
+                    append_events(self.place(job), {"event": ATTEMPT})
             try:
-                say(self.place(job), {"event": "state", "state": state, "exit_status": status})
+                append_events(self.place(job), {"event": "state", "state": state, "exit_status": status})
             except OSError as error:
                 _log.warning("job %d is %s, which could not be reported to its viewers: %s", job, state, error.strerror)
         return state
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _transaction(self) -> Iterator[None]:
         """A transaction: all statements or none."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -167,7 +168,7 @@ class Jobs:
             raise
 
     def remove(self, job: int) -> None:
-        """Forget a job that has ended, with its results."""
+        """Remove a job that has ended, with its results."""
         with self._lock:
             found = self._db.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()
             if found is None:
@@ -177,7 +178,7 @@ class Jobs:
             self._db.execute("DELETE FROM jobs WHERE id = ?", (job,))
         shutil.rmtree(self.place(job), ignore_errors=True)
 
-    def _one(self, sql: str) -> Any:
+    def _fetch(self, sql: str) -> Any:
         return self._db.execute(sql).fetchone()
 
 
@@ -185,9 +186,9 @@ def _row(row: sqlite3.Row) -> Row:
     return {**dict(row), "request": json.loads(row["request"])}
 
 
-def say(place: Path, *events: Row) -> None:
-    """Add to a job's events. One write each: the service and the job's process write into the same file. An event that
-    a full disk has cut is left as a line of its own.
+def append_events(place: Path, *events: Row) -> None:
+    """Append to a job's events, with one write each: the service and the job's process write to the same file. An event
+    that a full disk has cut remains as a separate line.
     """
     descriptor = os.open(place / EVENTS, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -203,7 +204,7 @@ def say(place: Path, *events: Row) -> None:
 
 
 def parsed(lines: Iterable[bytes]) -> Iterable[Row]:
-    """Events; a line that a crash has cut is left out."""
+    """Parse events. A line that a crash has cut is skipped."""
     for line in lines:
         try:
             event = json.loads(line)

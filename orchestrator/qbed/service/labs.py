@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labs that clients bring up: `qbed up`, `exec` and `down` as processes of the service. Only labs that it has
-brought up itself can be asked for anything, and there are few of them.
+"""Labs that clients bring up: `qbed up`, `exec` and `down` as processes of the service. Requests reach only
+labs that the service has brought up; their number is limited.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UP = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_.-]*) is up: ", re.MULTILINE)
 
 
 class LabRefusedError(QbedError):
-    """`qbed` itself has said why."""
+    """An error of `qbed up` or `qbed down`, with its message."""
 
 
 class Labs:
@@ -45,14 +45,14 @@ class Labs:
         self._lock = asyncio.Lock()
 
     def known(self) -> dict[str, dict[str, Any]]:
-        """The labs by name: since when they are up, and the folder that was sent."""
+        """The labs by name: the time since which they are up, and the uploaded folder."""
         with suppress(OSError, ValueError):
             found: dict[str, dict[str, Any]] = read_json(self._file)
             return found
         return {}
 
     def is_up(self, lab: str) -> bool:
-        """Whether a lab still is."""
+        """Whether a lab is still up."""
         return any(one.find(lab) is not None for one in substrates())
 
     async def up(self, lab: Path, foreign: bool, settings: dict[str, Any], seed: int | None) -> str:
@@ -60,7 +60,7 @@ class Labs:
         async with self._lock:
             if len(self.known()) >= self._settings.labs:
                 raise FullError(f"{self._settings.labs} labs are up already: take one down first")
-            # Its guest may read the folder in which it is brought up, and that of its file, as long as it is up.
+            # While the lab is up, its guest may read the working folder of `qbed up` and the folder of the lab file.
             place = self._folder / f"{time.time_ns():x}"
             if foreign:
                 lab = Path(shutil.copytree(lab, place))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client's SQL over a run's tables: a process of its own, with limits of time, memory and size, beyond those that
-`qbed.claims.sql` sets.
+"""Runs a client's SQL over a run's tables in a separate process, with limits of time, memory and size, besides those
+of `qbed.claims.sql`.
 
 `python -m qbed.service.query_worker RUN FORMAT OUT BYTES`, the SELECT on standard input.
 """
@@ -23,9 +23,9 @@ REFUSED = 3
 
 def main() -> None:
     """Write the answer, or the query's error to standard error."""
-    run, form, out, most = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
+    run, form, out, max_bytes = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import duckdb
 
@@ -90,9 +90,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     return value
 
 

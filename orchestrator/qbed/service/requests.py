@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and responses of the HTTP interface, as the OpenAPI document has them."""
+"""Models of the requests and responses of the HTTP interface. The OpenAPI document is made from them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
 
 
 class Shape(BaseModel):
-    """Unknown fields are refused."""
+    """A model that refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
-class Of(Shape):
-    """Which lab: one of `GET /api/labs`, or one that was uploaded."""
+class LabChoice(Shape):
+    """The choice of a lab: one of `GET /api/labs`, or an upload."""
 
     lab: LabName | None = None
     """A lab of the library, or a campaign in its folder: `incast`, `incast/sizes.yml`."""
@@ -37,13 +37,13 @@ class Of(Shape):
     """Fields of the lab, as `--set FIELD=VALUE`."""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Of:
+    def _check_choice(self) -> LabChoice:
         if (self.lab is None) == (self.upload is None):
             raise ValueError("expected either `lab` or `upload`")
         return self
 
 
-class Submission(Of):
+class Submission(LabChoice):
     """A campaign to run."""
 
     campaign: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,62}\.yml$")] = None
@@ -51,23 +51,23 @@ class Submission(Of):
     profile: Text | None = None
     """A profile of the campaign."""
     seeds: Annotated[list[Seed] | None, Field(min_length=1, max_length=10_000)] = None
-    """Instead of the campaign's."""
+    """Seeds that replace the campaign's."""
     on: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "virtual"
     """A substrate."""
     dilation: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
-    """In containers: how much slower than the clock."""
+    """In containers: the factor by which lab time is slower than the wall clock."""
     cell_timeout: Annotated[float | None, Field(ge=1, le=1e6)] = None
-    """Seconds of wall clock for one cell; the owner's limit is the most."""
+    """Seconds of wall clock for one cell, at most the limit of the service."""
     stall_timeout: Annotated[float, Field(ge=1, le=1e6)] = 300.0
-    """Seconds of wall clock in which virtual time must move."""
+    """Seconds of wall clock after which a cell whose virtual time does not advance is ended."""
     cell_space: Annotated[int | None, Field(ge=1)] = None
-    """Bytes that one cell may write; the owner's limit is the most."""
+    """Bytes that one cell may write, at most the limit of the service."""
     keep: bool = False
-    """Keep what the guests wrote."""
+    """Keep the files that the guests wrote."""
     images: bool = True
-    """Draw the figures as PNG, too."""
+    """Also draw the figures as PNG."""
     store: bool = True
-    """Take cells that are finished anywhere from the store."""
+    """Take finished cells from the store."""
     locked: bool = False
     """Compare with the campaign's lock."""
 
@@ -76,48 +76,48 @@ class Job(Shape):
     """A campaign that waits, runs or has ended."""
 
     id: int
-    """Its number."""
+    """The job's number."""
     name: str
-    """The lab."""
+    """The lab's name."""
     state: State
-    """Its state."""
+    """The job's state."""
     request: dict[str, Any]
     """The submission."""
     created: float
-    """When it was submitted, in seconds of Unix time."""
+    """Time of the submission, in seconds of Unix time."""
     started: float | None
-    """When its process was started last."""
+    """Time of the last start of its process."""
     ended: float | None
-    """When it ended."""
+    """Time of its end."""
     attempts: int
-    """How often its process was started."""
+    """Number of starts of its process."""
     exit_status: int | None
-    """The exit status that `qbed run` would have had."""
+    """Exit status, as that of `qbed run`."""
     cells: int | None = None
-    """How many it has, once that is known."""
+    """Number of cells, once it is known."""
     done: float | None = None
-    """How many of them are done, as far as is known."""
+    """Number of finished cells. A running cell counts by its progress."""
     phase: str | None = None
-    """Its present phase."""
+    """Present phase of the run."""
     messages: list[str] = []
-    """Why it failed."""
+    """Error messages of a failed job."""
     verdicts: list[dict[str, Any]] = []
-    """The verdicts of its claims."""
+    """Verdicts of its claims."""
     totals: dict[str, int] | None = None
-    """How its cells went."""
+    """Numbers of cells by outcome."""
 
 
 class Uploaded(Shape):
-    """A lab folder that is here."""
+    """An uploaded lab folder."""
 
     upload: Upload
-    """Its name from now on."""
+    """Name of the upload in later requests."""
     files: list[str]
-    """The files in it."""
+    """Files of the folder."""
 
 
 class Query(Shape):
-    """SQL over a run's tables: one SELECT."""
+    """A SELECT over a run's tables."""
 
     sql: Annotated[str, Field(min_length=1, max_length=20_000)]
     """The SELECT."""
@@ -125,48 +125,48 @@ class Query(Shape):
     """The format of the answer."""
 
 
-class Up(Of):
+class Up(LabChoice):
     """A lab to bring up."""
 
     seed: Seed | None = None
-    """The seed of everything random."""
+    """Seed of the lab's random numbers."""
 
 
 class Command(Shape):
-    """A program for a node."""
+    """A program to run on a node."""
 
     argv: Annotated[
         list[Annotated[str, Field(max_length=4_000, pattern=r"^[^\x00]*$")]], Field(min_length=1, max_length=100)
     ]
     """The command with its arguments."""
     timeout: Annotated[float, Field(gt=0, le=600)] = 60.0
-    """Seconds of wall clock; after them it is ended."""
+    """Seconds of wall clock after which the program is ended."""
 
 
 class Answer(Shape):
     """The result of a program."""
 
     status: int
-    """Its exit status; 124 where it was ended after its time."""
+    """Exit status; 124 if the program was ended after its timeout."""
     stdout: str
-    """Its output, cut after 1 MiB."""
+    """Standard output, cut after 1 MiB."""
     stderr: str
-    """Likewise."""
+    """Standard error, cut after 1 MiB."""
 
 
 class LabUp(Shape):
     """A lab that this service has brought up."""
 
     name: str
-    """The lab."""
+    """The lab's name."""
     since: float
-    """When, in seconds of Unix time."""
+    """Time at which it was brought up, in seconds of Unix time."""
     is_up: bool
-    """Whether it still is."""
+    """Whether the lab is still up."""
 
 
-class Mistake(Shape):
-    """Why a request was refused."""
+class Problem(Shape):
+    """The reasons for which a request was refused."""
 
     errors: list[str]
-    """The errors, a sentence each."""
+    """Error messages, one sentence each."""

@@ -30,7 +30,7 @@ PARQUET = "application/vnd.apache.parquet"
 
 
 class QueryError(QbedError):
-    """A query that is wrong, or takes too much."""
+    """A query that is invalid or exceeds a limit."""
 
 
 def files(run: Path) -> Iterator[tuple[str, int]]:
@@ -45,7 +45,7 @@ def files(run: Path) -> Iterator[tuple[str, int]]:
 
 
 def file(run: Path, name: str) -> Path:
-    """One of them; `MissingError`."""
+    """The path of a file of the run; `MissingError`."""
     if name not in dict(files(run)) or (name.startswith("figures/") and not _FIGURE.fullmatch(name)):
         raise MissingError(f"the run has no file {name[:200]!r} (yet)")
     return run / name
@@ -56,7 +56,7 @@ def media_type(name: str) -> str:
 
 
 def cells(run: Path, offset: int, limit: int) -> dict[str, Any]:
-    """Some of the cells that have ended, by their numbers."""
+    """A page of the cells that have ended, in order of their numbers."""
     if not (run / IDENTITY).exists():
         return {"axes": {}, "cells": [], "counted": {}}
     listing = Listing(run)
@@ -64,36 +64,36 @@ def cells(run: Path, offset: int, limit: int) -> dict[str, Any]:
     return {"axes": listing.axes, "cells": rows, "counted": dict(listing.counted)}
 
 
-class Asker:
-    """Answers SQL, so many questions at once."""
+class QueryRunner:
+    """Runs SQL queries of clients, a limited number at once."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self._folder, self._settings = folder / "answers", settings
         self._folder.mkdir(parents=True, exist_ok=True)
         for rest in self._folder.iterdir():
             rest.unlink()
-        self._asking = 0
+        self._active = 0
 
-    async def ask(self, run: Path, sql: str, form: str) -> Path:
-        """A file with the answer, for the caller to remove; `QueryError`, `FullError`."""
-        if self._asking >= self._settings.queries:
+    async def run(self, run: Path, sql: str, form: str) -> Path:
+        """Run a query; returns a file with the result, which the caller removes. `QueryError`, `FullError`."""
+        if self._active >= self._settings.queries:
             raise FullError("other queries are being answered: try again in a moment")
-        self._asking += 1
+        self._active += 1
         descriptor, name = tempfile.mkstemp(f".{form}", dir=self._folder)
         os.close(descriptor)
         out = Path(name)
         try:
-            await self._answer(run, sql, form, out)
+            await self._execute(run, sql, form, out)
         except BaseException:
             out.unlink(missing_ok=True)
             raise
         finally:
-            self._asking -= 1
+            self._active -= 1
         return out
 
-    async def _answer(self, run: Path, sql: str, form: str, out: Path) -> None:
-        most = str(self._settings.query_bytes)
-        argv = [sys.executable, "-m", "qbed.service.query_worker", str(run), form, str(out), most]
+    async def _execute(self, run: Path, sql: str, form: str, out: Path) -> None:
+        max_bytes = str(self._settings.query_bytes)
+        argv = [sys.executable, "-m", "qbed.service.query_worker", str(run), form, str(out), max_bytes]
         process = await start(argv, environment=clean_environment(), stdin=PIPE, out=DEVNULL, error=PIPE)
         try:
             _, error = await asyncio.wait_for(process.communicate(sql.encode()), self._settings.query_s)

@@ -40,7 +40,7 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. `ready` gets the address."""
     settings.check()
     settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _alone(settings):
+    with _exclusive_lock(settings):
         app = make_app(settings)
         config = uvicorn.Config(
             app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
@@ -53,7 +53,7 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
+def _exclusive_lock(settings: Settings) -> Iterator[None]:
     descriptor = os.open(settings.folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,14 +16,14 @@ SHORTEST_TOKEN = 16
 
 
 class SettingsError(QbedError):
-    """The service is not started like this."""
+    """Settings with which the service does not start."""
 
     exit_status = 2
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`names`: what clients may call this service besides the address that it listens at (DNS rebinding)."""
+    """Settings of the service. `names`: allowed host names besides the listening address (against DNS rebinding)."""
 
     folder: Path
     host: str = "127.0.0.1"
@@ -31,17 +31,17 @@ class Settings:
     token: str | None = None
     names: tuple[str, ...] = ()
     jobs: int = 1
-    """Campaigns at once; each takes all cores."""
+    """Concurrent campaigns; each uses all cores."""
     cores: int | None = None
-    """Cells at once in a campaign; without it as many as there are cores."""
+    """Concurrent cells in a campaign; by default as many as there are cores."""
     queue: int = 100
-    """Jobs that wait."""
+    """Limit on waiting jobs."""
     kept: int = 1_000
-    """Jobs with their results."""
+    """Limit on stored jobs."""
     cell_timeout_s: float = 3600.0
     cell_space_bytes: int = 64_000_000_000
     allow_programs: bool = False
-    """Clients may bring programs: controllers and programs in P4 with their labs, commands on nodes."""
+    """Clients may supply programs: controllers and P4 programs in their labs, commands on nodes."""
     allow_files: bool = False
     """Labs of clients may name files elsewhere on this machine, as with `--trust`."""
     allow_containers: bool = False
@@ -64,7 +64,7 @@ class Settings:
         if not is_loopback(self.host) and self.token is None:
             raise SettingsError(
                 f"--host {self.host} is open to other machines: it needs a token (--token-file FILE, or QBED_TOKEN),"
-                " and a proxy with TLS before it (docs/service.md), or anybody on the way reads the token"
+                " and a proxy with TLS before it (docs/service.md), or the network can read the token"
             )
         return self
 

@@ -16,17 +16,17 @@ from qbed.substrates import DEFAULT
 
 
 def submit(client: Client, lab: Path, options: RunOptions, *, images: bool) -> int:
-    """Submit a campaign, a lab that the service has too by its name, any other is sent; returns the job's number."""
+    """Submit a campaign; returns the job's number. A lab is uploaded unless the service has an equal one."""
     if options.several or options.lock == "write" or options.shard or options.sinks:
         raise QbedError(
-            "on a service a campaign runs whole, on one substrate, no lock is written, and samples go nowhere else"
+            "with --server a campaign has one substrate and no shards, and writes neither a lock nor samples elsewhere"
         )
-    return int(client.post("/jobs", _asked(client, lab, options) | {"images": images})["id"])
+    return int(client.post("/jobs", _request(client, lab, options) | {"images": images})["id"])
 
 
-def _asked(client: Client, lab: Path, options: RunOptions) -> dict[str, Any]:
+def _request(client: Client, lab: Path, options: RunOptions) -> dict[str, Any]:
     limits = options.limits
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "profile": options.profile, "seeds": options.seeds, "settings": dict(options.settings or {}),
         "on": options.on or DEFAULT, "dilation": options.dilation, "cell_timeout": limits.cell_s,
         "stall_timeout": limits.stall_s, "cell_space": limits.space_bytes, "keep": options.keep,
@@ -35,13 +35,13 @@ def _asked(client: Client, lab: Path, options: RunOptions) -> dict[str, Any]:
     folder = lab if lab.is_dir() else lab.parent
     name = folder.resolve().name
     if folder.resolve().parent == labs_folder().resolve() and client.has(folder):
-        return asked | {"lab": name if lab.is_dir() else f"{name}/{lab.name}"}
+        return request | {"lab": name if lab.is_dir() else f"{name}/{lab.name}"}
     file = {} if lab.is_dir() else {"campaign": lab.name}
-    return asked | {"upload": client.send(folder), **file}
+    return request | {"upload": client.send(folder), **file}
 
 
 def bring(client: Client, job: int, options: RunOptions, *, fresh: bool) -> Path:
-    """Bring a job's results into a run folder here."""
+    """Download a job's results into a local run folder."""
     names = list(client.get(f"/jobs/{job}/files"))
     identity = {name: value for name, value in client.get(f"/jobs/{job}/files/{IDENTITY}").items() if name != "sha256"}
     place = (options.out or default_folder(identity, options)).resolve()

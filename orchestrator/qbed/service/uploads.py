@@ -45,8 +45,8 @@ Member = tuple[str, IO[bytes]]
 class Uploads:
     """The folders that were sent, by the checksum of their archives; the oldest go when there are too many."""
 
-    def __init__(self, folder: Path, most: int) -> None:
-        self._folder, self._most = folder / "uploads", most
+    def __init__(self, folder: Path, max_uploads: int) -> None:
+        self._folder, self._max_uploads = folder / "uploads", max_uploads
         self._folder.mkdir(parents=True, exist_ok=True)
         for rest in self._folder.glob(".new-*"):
             shutil.rmtree(rest, ignore_errors=True)
@@ -77,7 +77,7 @@ class Uploads:
 
     def _forget(self) -> None:
         places = sorted(self._folder.glob("[0-9a-f]*"), key=lambda path: path.stat().st_mtime)
-        for place in places[: -self._most]:
+        for place in places[: -self._max_uploads]:
             shutil.rmtree(place, ignore_errors=True)
 
 
@@ -158,10 +158,10 @@ def _inflated(archive: bytes) -> bytes:
     if not archive.startswith(b"\x1f\x8b"):
         return archive
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    whole = unzip.decompress(archive, MAX_TAR)
+    content = unzip.decompress(archive, MAX_TAR)
     if unzip.unconsumed_tail:
         raise UploadError(f"expected at most {MAX_BYTES >> 20} MiB of files")
-    return whole
+    return content
 
 
 def files_in(folder: Path) -> Iterator[Path]:

@@ -19,12 +19,12 @@ from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import RunOptions, RunResult, prepare, run_campaign
 from qbed.runs.worker import Outcome
 from qbed.service.job_spec import STOPPED, UNWRITTEN, JobSpec
-from qbed.service.jobs import LAB, RUN, say
+from qbed.service.jobs import LAB, RUN, append_events
 from qbed.substrates import Limits, substrate
 
 EVERY_S = 0.2
 MESSAGES_MAX = 50
-"""Damaged files, differences, warnings."""
+"""Limit on listed damaged files, differences and warnings, each."""
 
 
 class EventScreen:
@@ -34,13 +34,13 @@ class EventScreen:
         self._place = place
         self._progress_at = 0.0
 
-    def say(self, event: str, **more: Any) -> None:
-        say(self._place, {"event": event, **more})
+    def write(self, event: str, **more: Any) -> None:
+        append_events(self._place, {"event": event, **more})
 
     def refuse(self, messages: list[str]) -> None:
         """Write why the job cannot run. The client gets no path of the service's folder."""
         folder = str(self._place / LAB)
-        self.say(
+        self.write(
             "refused",
             messages=[
                 shorten(text.replace(f"{folder}/", "").replace(folder, "the lab")) for text in messages[:MESSAGES_MAX]
@@ -48,39 +48,39 @@ class EventScreen:
         )
 
     def skipped(self, cells: int) -> None:
-        self.say("skipped", cells=cells)
+        self.write("skipped", cells=cells)
 
-    def damaged(self, what: list[str]) -> None:
-        if what:
-            self.say("damaged", what=what[:MESSAGES_MAX], more=max(0, len(what) - MESSAGES_MAX))
+    def damaged(self, files: list[str]) -> None:
+        if files:
+            self.write("damaged", files=files[:MESSAGES_MAX], more=max(0, len(files) - MESSAGES_MAX))
 
-    def asked(self, cells: int) -> None:
-        self.say("cells", total=cells)
+    def total(self, cells: int) -> None:
+        self.write("cells", total=cells)
 
     def waiting(self) -> None:
-        self.say("waiting")  # of a service that was killed, the process is still ending
+        self.write("waiting")  # the process of a killed service is still ending
 
-    def discarded(self, why: str) -> None:
-        self.say("discarded", why=why)
+    def discarded(self, difference: str) -> None:
+        self.write("discarded", difference=difference)
 
     def progress(self, finished: int, running: float) -> None:
         if (now := time.monotonic()) - self._progress_at >= EVERY_S:
             self._progress_at = now
-            self.say("progress", finished=finished, running=round(running, 4))
+            self.write("progress", finished=finished, running=round(running, 4))
 
     def outcome(self, outcome: Outcome) -> None:
         self._progress_at = 0.0
         if outcome.status != "complete":
-            self.say("outcome", **(asdict(outcome) | {"error": outcome.error and shorten(outcome.error)}))
+            self.write("outcome", **(asdict(outcome) | {"error": outcome.error and shorten(outcome.error)}))
 
     def phase(self, name: str) -> None:
-        self.say("phase", name=name)
+        self.write("phase", name=name)
 
-    def delivered(self, what: Delivery | str) -> None:
-        self.say("delivered", what=what if isinstance(what, str) else what.describe())
+    def delivered(self, result: Delivery | str) -> None:
+        self.write("delivered", text=result if isinstance(result, str) else result.describe())
 
 
-def carry_out(spec: JobSpec) -> int:
+def run_job(spec: JobSpec) -> int:
     """Run a job; returns the exit status."""
     place = Path(spec.place)
     screen = EventScreen(place)
@@ -90,15 +90,15 @@ def carry_out(spec: JobSpec) -> int:
     if spec.trusted:
         os.environ[TRUST] = "1"
     try:
-        return _carried(spec, screen)
+        return _run_job(spec, screen)
     except OSError:
         return UNWRITTEN
 
 
-def _carried(spec: JobSpec, screen: EventScreen) -> int:
+def _run_job(spec: JobSpec, screen: EventScreen) -> int:
     """Run the job and report its errors as events; `OSError` if none could be written."""
     try:
-        return _conduct(spec, screen)
+        return _execute(spec, screen)
     except LabError as error:
         screen.refuse(error.messages)
         return error.exit_status
@@ -113,31 +113,32 @@ def _carried(spec: JobSpec, screen: EventScreen) -> int:
     return 1
 
 
-def _conduct(spec: JobSpec, screen: EventScreen) -> int:
-    asked = spec.request
-    limits = Limits(asked["cell_timeout"], asked["stall_timeout"], asked["cell_space"])
+def _execute(spec: JobSpec, screen: EventScreen) -> int:
+    request = spec.request
+    limits = Limits(request["cell_timeout"], request["stall_timeout"], request["cell_space"])
     # Only the owner's environment names a sink: a client's request opens no connection.
     sinks = [Address("influx", url)] if (url := os.environ.get("QBED_INFLUX")) else []
     options = RunOptions(
-        asked["profile"], Path(spec.place) / RUN, asked["seeds"], asked["settings"], asked["keep"], limits,
-        asked["on"], asked["dilation"], store=asked["store"], lock="compare" if asked["locked"] else None, sinks=sinks,
+        request["profile"], Path(spec.place) / RUN, request["seeds"], request["settings"], request["keep"], limits,
+        request["on"], request["dilation"], store=request["store"],
+        lock="compare" if request["locked"] else None, sinks=sinks,
     )  # fmt: skip
-    screen.say("phase", name="checking")
+    screen.write("phase", name="checking")
     experiment = prepare(Path(spec.lab), options)
     if experiment.warnings:
-        screen.say("warnings", texts=[shorten(text) for text in experiment.warnings[:MESSAGES_MAX]])
-    screen.asked(len(experiment.task.matrix))
+        screen.write("warnings", texts=[shorten(text) for text in experiment.warnings[:MESSAGES_MAX]])
+    screen.total(len(experiment.task.matrix))
     cores = sorted(os.sched_getaffinity(0))
-    workers = min(spec.cores or len(cores), substrate(asked["on"]).cells_at_once or 1 << 20)
-    mine = [cores[i % len(cores)] for i in range(workers)]
-    # A job's run folder is its own: what another version of qbed has left in it is no one's to miss.
-    outcome = run_campaign(experiment, LocalExecutor(mine), screen, images=asked["images"], fresh=True)
-    screen.say("concluded", **concluded(outcome))
+    workers = min(spec.cores or len(cores), substrate(request["on"]).cells_at_once or 1 << 20)
+    assigned = [cores[i % len(cores)] for i in range(workers)]
+    # No other run uses the job's run folder: results of another version of qbed in it may be replaced.
+    outcome = run_campaign(experiment, LocalExecutor(assigned), screen, images=request["images"], fresh=True)
+    screen.write("concluded", **concluded(outcome))
     return int(outcome.failed())
 
 
 def concluded(outcome: RunResult) -> dict[str, Any]:
-    """A conclusion as an event."""
+    """The fields of the event `concluded`."""
     return {
         "totals": asdict(outcome.totals),
         "verdicts": [verdict.model_dump() for verdict in outcome.verdicts],

@@ -261,12 +261,12 @@ class RunFolder:
         cells: Iterable[int],
         axes: Mapping[str, str],
         numbers: Sequence[QuantityColumn] = (),
-        most_samples: Callable[[int], int] | None = None,
+        max_samples: Callable[[int], int] | None = None,
     ) -> None:
         """Merge the tables of these cells, in ascending order of their numbers; tables that no cell has are left out.
 
         `axes`: the types of the axes' columns and of those of `numbers`, as `tables.cells_schema` takes them.
-        `most_samples`: the maximum number of samples of a cell, from its plan; called for cells with many. One record
+        `max_samples`: the maximum number of samples of a cell, from its plan; called for cells with many. One record
         can stand for 4 * 10^9 samples, and a cell's files may be untrusted.
         """
         schemas = {"cells": tables.cells_schema(axes)} | tables.SCHEMAS
@@ -275,7 +275,7 @@ class RunFolder:
             for name, schema in schemas.items()
         }
         left = iter(cells)
-        while rows := [self._add_cell(number, files, most_samples) for number in islice(left, MERGE_ROWS)]:
+        while rows := [self._add_cell(number, files, max_samples) for number in islice(left, MERGE_ROWS)]:
             for row in rows:
                 row.update((one.column, one.by_text.get(str(row.get(one.axis)))) for one in numbers)
             with _reading(self.cells):
@@ -290,7 +290,7 @@ class RunFolder:
         record_checksums(self.path, [name for name in MERGED_FILES if (self.path / name).exists() and name != CLAIMS])
 
     def _add_cell(
-        self, number: int, files: Mapping[str, tables.TableFile], most_samples: Callable[[int], int] | None
+        self, number: int, files: Mapping[str, tables.TableFile], max_samples: Callable[[int], int] | None
     ) -> Row:
         """Add a cell's tables; returns its row. `DamagedError` if a file differs from its record."""
         folder = self.folder(number)
@@ -303,8 +303,8 @@ class RunFolder:
                 for damage in damages(folder, {file: row[FILES][file]}):
                     raise damage
                 with _reading(folder / file):
-                    if name == SERIES and most_samples is not None:
-                        _check_samples(folder / file, number, most_samples)
+                    if name == SERIES and max_samples is not None:
+                        _check_samples(folder / file, number, max_samples)
                     for table in read_cell(folder / file, number):
                         files[name].add(table)
         return row
@@ -322,10 +322,10 @@ class RunFolder:
         return {name: self.table(name) for name in ("cells", *tables.SCHEMAS) if self.table(name).exists()}
 
 
-def _check_samples(file: Path, number: int, most_samples: Callable[[int], int]) -> None:
+def _check_samples(file: Path, number: int, max_samples: Callable[[int], int]) -> None:
     found = count_samples(file)
-    if found > MANY_SAMPLES and found > (most := most_samples(number)):
-        raise DamagedError(file, f"claims {found} samples; the plan of cell {number} allows at most {most}")
+    if found > MANY_SAMPLES and found > (limit := max_samples(number)):
+        raise DamagedError(file, f"claims {found} samples; the plan of cell {number} allows at most {limit}")
 
 
 @contextmanager

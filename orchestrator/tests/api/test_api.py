@@ -92,17 +92,17 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_shards_are_merged_and_runs_compared(bench: Path) -> None:
-    asked: dict[str, Any] = {"profile": "quick", "images": False}
-    parts = [qbed.run(bench, out=f"part-{i}", shard=(i, 2), **asked) for i in (1, 2)]
+    options: dict[str, Any] = {"profile": "quick", "images": False}
+    parts = [qbed.run(bench, out=f"part-{i}", shard=(i, 2), **options) for i in (1, 2)]
     assert [[row["cell"] for row in part.cells()] for part in parts] == [[0], [1]]
-    whole = qbed.merge(bench, [parts[0], "part-2"], out="whole", **asked)
-    assert whole.holds and whole.claims["all-complete"].measured == {"flows": 4}
-    assert [(row["tcp"], row["status"]) for row in whole.cells()] == [("reno", "complete"), ("cubic", "complete")]
+    merged = qbed.merge(bench, [parts[0], "part-2"], out="whole", **options)
+    assert merged.holds and merged.claims["all-complete"].measured == {"flows": 4}
+    assert [(row["tcp"], row["status"]) for row in merged.cells()] == [("reno", "complete"), ("cubic", "complete")]
     with pytest.raises(QbedError, match=r"1 cells are in none of the shards \(1\)"):
-        qbed.merge(bench, [parts[0]], out="half", **asked)
-    assert list(whole.differences(qbed.run(bench, out="again", **asked))) == []
-    other = qbed.run(bench, out="other", settings={"links.default.rate": "2 Gbit/s"}, store=False, **asked)
-    (name, difference), *more = whole.differences(other)
+        qbed.merge(bench, [parts[0]], out="half", **options)
+    assert list(merged.differences(qbed.run(bench, out="again", **options))) == []
+    other = qbed.run(bench, out="other", settings={"links.default.rate": "2 Gbit/s"}, store=False, **options)
+    (name, difference), *more = merged.differences(other)
     assert (name, len(more)) == ("delay=5 us, seed=1, tcp=reno", 1) and difference is not None
     with pytest.raises(TypeError, match=r"merge\(\) has no `sinc`; did you mean `sinks`"):
         qbed.merge(bench, [], sinc=[])

@@ -55,9 +55,9 @@ def bench(tmp_path: Path) -> Bench:
 def test_seeds_run_until_the_mean_is_known(bench: Bench) -> None:
     status, text = bench.campaign("a")
     assert status == 0, text
-    counts = bench.ask("a", "SELECT tcp, count(*), max(seed) FROM 'RUN/cells.parquet' GROUP BY 1 ORDER BY 1")
+    counts = bench.query("a", "SELECT tcp, count(*), max(seed) FROM 'RUN/cells.parquet' GROUP BY 1 ORDER BY 1")
     for tcp, count, last in counts:
-        rows = bench.ask(
+        rows = bench.query(
             "a",
             f"""SELECT avg(fct_ns) FROM 'RUN/flows.parquet' JOIN 'RUN/cells.parquet' USING (cell)
             WHERE tcp = '{tcp}' GROUP BY seed ORDER BY seed""",

@@ -74,4 +74,4 @@ def test_samples_beyond_the_plan_are_refused_before_they_are_made(
     run.commit(0, {"cell": 0, "status": "complete"}, keep=False)
     monkeypatch.setattr(folder_module, "read_cell", lambda *_: pytest.fail("read"))
     with pytest.raises(DamagedError, match="claims 4000000007 samples; the plan of cell 0 allows at most 5000"):
-        run.merge([0], {"seed": "int"}, most_samples=lambda number: 5000)
+        run.merge([0], {"seed": "int"}, max_samples=lambda number: 5000)

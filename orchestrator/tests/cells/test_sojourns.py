@@ -40,8 +40,8 @@ def plan(observe: str) -> Plan:
 
 def test_a_plan_has_sojourn_only_if_requested() -> None:
     assert "sojourn" not in plan("{}").dumps() and "sojourn" not in plan("{sojourn: false}").dumps()
-    asked = plan("{sojourn: true}")
-    assert asked.sojourn and Plan.loads(asked.dumps()) == asked
+    sojourn_plan = plan("{sojourn: true}")
+    assert sojourn_plan.sojourn and Plan.loads(sojourn_plan.dumps()) == sojourn_plan
 
 
 @pytest.mark.parametrize(

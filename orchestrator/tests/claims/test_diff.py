@@ -49,8 +49,8 @@ def test_a_link_where_a_file_is_written_leads_nowhere(tmp_path: Path) -> None:
 
 
 PROBE = {"cell": 0, "flow": 3, "label": "p", "src": "h1", "dst": "h3", "probe": 7, "sent_ns": 5_000_000}
-ASKED = {"cell": 0, "workload": 1, "label": "q", "client": "h1", "server": "h3", "session": 2, "exchange": 4}
-BEGUN, OVER = ASKED | {"start_ns": 1_000_000, "status": "running"}, {"end_ns": 4_000_000, "status": "complete"}
+EXCHANGE = {"cell": 0, "workload": 1, "label": "q", "client": "h1", "server": "h3", "session": 2, "exchange": 4}
+BEGUN, OVER = EXCHANGE | {"start_ns": 1_000_000, "status": "running"}, {"end_ns": 4_000_000, "status": "complete"}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from qbed.claims.views import MACROS
 
 
-def ask(expression: str, values: list[float]) -> float | None:
+def evaluate(expression: str, values: list[float]) -> float | None:
     with duckdb.connect() as connection:
         for macro in MACROS:
             connection.execute(f"CREATE MACRO {macro}")
@@ -25,12 +25,12 @@ def ask(expression: str, values: list[float]) -> float | None:
     [([5.0], 1), ([3.0, 3.0, 3.0], 1), ([8.0, 0.0, 0.0, 0.0], 0.25), ([1.0, 3.0], 0.8)],
 )
 def test_jain_index(values: list[float], index: float) -> None:
-    assert ask("jain_index(x)", values) == pytest.approx(index)
+    assert evaluate("jain_index(x)", values) == pytest.approx(index)
 
 
 def test_interval_95_is_students() -> None:
-    assert ask("interval_95(x)", [1.0]) is None, "one value says nothing of its spread"
-    assert ask("interval_95(x)", [1.0, 2.0]) == pytest.approx(12.706 * math.sqrt(0.5) / math.sqrt(2))
-    assert ask("interval_95(x)", [1.0, 2.0, 3.0]) == pytest.approx(4.303 / math.sqrt(3))
+    assert evaluate("interval_95(x)", [1.0]) is None, "one value says nothing of its spread"
+    assert evaluate("interval_95(x)", [1.0, 2.0]) == pytest.approx(12.706 * math.sqrt(0.5) / math.sqrt(2))
+    assert evaluate("interval_95(x)", [1.0, 2.0, 3.0]) == pytest.approx(4.303 / math.sqrt(3))
     many = [0.0, 1.0] * 50
-    assert ask("interval_95(x)", many) == pytest.approx(2.042 * math.sqrt(25 / 99) / 10)
+    assert evaluate("interval_95(x)", many) == pytest.approx(2.042 * math.sqrt(25 / 99) / 10)

@@ -32,7 +32,7 @@ workload:
   - WORKLOAD
 duration: 10 ms
 """
-ASKED = "request: 100 B, response: 2 KB"
+SIZES = "request: 100 B, response: 2 KB"
 
 
 def compiled(workload: str) -> Plan:
@@ -46,15 +46,15 @@ def only(workload: str) -> Exchanges:
 
 
 def test_requests_in_the_plan() -> None:
-    found = only(f"requests: {{clients: [h1, h2], servers: h2..h5, fanout: 2, {ASKED}, think: {{exponential: 1 ms}}}}")
+    found = only(f"requests: {{clients: [h1, h2], servers: h2..h5, fanout: 2, {SIZES}, think: {{exponential: 1 ms}}}}")
     assert (found.sources, found.destinations, found.pairs, found.fanout) == ([0, 1], [1, 2, 3, 4], None, 2)
     assert (found.request, found.response) == (Fixed(fixed=100), Fixed(fixed=2000))
     assert (found.think_ns, found.on_ns, found.limit) == (Exponential(exponential=1e6), None, None)
     assert (found.persistent, found.outstanding, found.transport, found.label) == (True, 1, "exchanges", "requests")
-    pairs = only(f"requests: {{pairs: [[h1, h2], [h3, h2]], {ASKED}, connections: new, exchanges: 7, outstanding: 3}}")
+    pairs = only(f"requests: {{pairs: [[h1, h2], [h3, h2]], {SIZES}, connections: new, exchanges: 7, outstanding: 3}}")
     assert (pairs.pairs, pairs.sources, pairs.persistent) == ([(0, 1), (2, 1)], None, False)
     assert (pairs.limit, pairs.outstanding, pairs.think_ns) == (7, 3, Fixed(fixed=0))
-    assert only(f"requests: {{clients: h1, servers: h2..h5, fanout: all, {ASKED}}}").fanout is None
+    assert only(f"requests: {{clients: h1, servers: h2..h5, fanout: all, {SIZES}}}").fanout is None
 
 
 def test_bursts_in_the_plan() -> None:
@@ -70,7 +70,7 @@ def test_bursts_in_the_plan() -> None:
 
 
 def test_a_plan_is_read_back_and_described() -> None:
-    plan = compiled(f"requests: {{clients: h1, servers: h2..h5, fanout: all, {ASKED}, think: 1 ms}}")
+    plan = compiled(f"requests: {{clients: h1, servers: h2..h5, fanout: all, {SIZES}, think: 1 ms}}")
     assert Plan.loads(plan.dumps()) == plan
     (row,) = summary(plan)["workloads"]
     assert row["hosts"] == "1 to 4 hosts"
@@ -103,36 +103,36 @@ def test_what_is_drawn_is_described_with_its_unit(workload: str, shown: str) -> 
 @pytest.mark.parametrize(
     ("workload", "message"),
     [
-        (f"requests: {{{ASKED}}}", "expected `pairs`, or `clients` and `servers`"),
-        (f"requests: {{clients: h1, {ASKED}}}", "workload[0].requests: `servers` is missing"),
-        (f"requests: {{clients: h1, servers: h1, {ASKED}}}", "a client has no server but itself"),
-        (f"requests: {{clients: h1, servers: h9, {ASKED}}}", "no host is called `h9`"),
+        (f"requests: {{{SIZES}}}", "expected `pairs`, or `clients` and `servers`"),
+        (f"requests: {{clients: h1, {SIZES}}}", "workload[0].requests: `servers` is missing"),
+        (f"requests: {{clients: h1, servers: h1, {SIZES}}}", "a client has no server but itself"),
+        (f"requests: {{clients: h1, servers: h9, {SIZES}}}", "no host is called `h9`"),
         (
-            f"requests: {{clients: h1, servers: h1..h3, fanout: 3, {ASKED}}}",
-            "3 servers at once, but a client has 2 to ask",
+            f"requests: {{clients: h1, servers: h1..h3, fanout: 3, {SIZES}}}",
+            "a fanout of 3, but a client has 2 servers",
         ),
-        (f"requests: {{pairs: [[h1, h2]], fanout: 2, {ASKED}}}", "`fanout` is 2, but a pair has one server"),
-        (f"requests: {{pairs: [[h1, h1]], {ASKED}}}", "`h1` cannot send to itself"),
+        (f"requests: {{pairs: [[h1, h2]], fanout: 2, {SIZES}}}", "`fanout` is 2, but a pair has one server"),
+        (f"requests: {{pairs: [[h1, h1]], {SIZES}}}", "`h1` cannot send to itself"),
         (
             "requests: {clients: h1, servers: h2, request: 10 B, response: 1 KB}",
             "expected at least 16 B, which its header",
         ),
         (
-            f"requests: {{clients: h1, servers: h2, {ASKED}, connections: new, connect: before}}",
+            f"requests: {{clients: h1, servers: h2, {SIZES}, connections: new, connect: before}}",
             "is of connections that stay",
         ),
-        (f"requests: {{clients: h1, servers: h2, {ASKED}, think: 5}}", "expected a duration such as `5 us`"),
+        (f"requests: {{clients: h1, servers: h2, {SIZES}, think: 5}}", "expected a duration such as `5 us`"),
         (
-            f"requests: {{clients: h1, servers: h2, {ASKED}, think: {{exponential: 1 ms, fixed: 1 ms}}}}",
+            f"requests: {{clients: h1, servers: h2, {SIZES}, think: {{exponential: 1 ms, fixed: 1 ms}}}}",
             "expected exactly one of",
         ),
-        (f"requests: {{clients: h1, servers: h2, {ASKED}, thing: 5}}", "did you mean `think`?"),
+        (f"requests: {{clients: h1, servers: h2, {SIZES}, thing: 5}}", "did you mean `think`?"),
         (
-            f"requests: {{clients: h1..h3, servers: h4..h5, {ASKED}, outstanding: 10000, exchanges: 0}}",
+            f"requests: {{clients: h1..h3, servers: h4..h5, {SIZES}, outstanding: 10000, exchanges: 0}}",
             "exchanges: expected at least 1, got `0`",
         ),
         (
-            f"requests: {{clients: h1..h4, servers: h2..h5, {ASKED}, outstanding: 9000, connect: before}}",
+            f"requests: {{clients: h1..h4, servers: h2..h5, {SIZES}, outstanding: 9000, connect: before}}",
             "connections before the epoch",
         ),
         ("onoff: {from: h1, to: h2, off: 1 ms}", "expected exactly one of `size`, `on`"),
@@ -158,7 +158,7 @@ def records(*rows: dict[str, Any]) -> bytes:
     return made.tobytes()
 
 
-PLAN = compiled(f"requests: {{clients: h1, servers: h2..h5, {ASKED}}}")
+PLAN = compiled(f"requests: {{clients: h1, servers: h2..h5, {SIZES}}}")
 
 
 def table(folder: Path, content: bytes) -> list[dict[str, Any]]:

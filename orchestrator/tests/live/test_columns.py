@@ -72,8 +72,11 @@ def same(one: dict[tuple[int, int], list[float]], other: dict[tuple[int, int], l
     if set(one) != set(other):
         return False
     for key, values in one.items():
-        asked = other[key]
-        if values[:2] + values[3:] != asked[:2] + asked[3:] or abs(values[2] - asked[2]) > 0.06 * pieces * values[0]:
+        expected = other[key]
+        if (
+            values[:2] + values[3:] != expected[:2] + expected[3:]
+            or abs(values[2] - expected[2]) > 0.06 * pieces * values[0]
+        ):
             return False
     return True
 
@@ -84,8 +87,8 @@ def test_columns_equal_the_samples(records: Any, piece: int) -> None:
     data, tail, pieces = records.tobytes(), TapTail(QUEUES, as_written=True), []
     for at in range(0, len(data), piece):
         for run in tail.feed(data[at : at + piece]):
-            asked = {name: run.records[name] for name in (*SAMPLED, *STEADY)}  # type: ignore[union-attr]
-            pieces.append(binned(run.records["id"], asked, WIDTH_NS))  # type: ignore[union-attr]
+            sampled = {name: run.records[name] for name in (*SAMPLED, *STEADY)}  # type: ignore[union-attr]
+            pieces.append(binned(run.records["id"], sampled, WIDTH_NS))  # type: ignore[union-attr]
     one_by_one = [run.records for run in TapTail(QUEUES).feed(data)]  # type: ignore[union-attr]
     spread = np.concatenate(one_by_one) if one_by_one else records
     expected = counted(spread)

@@ -95,7 +95,7 @@ def in_parquet(run: Path) -> list[Any]:
 
 
 def in_influx(server: Server, database: str) -> list[Any]:
-    rows = server.ask(f'SELECT {FIELDS} FROM "queue" GROUP BY *', database)
+    rows = server.query(f'SELECT {FIELDS} FROM "queue" GROUP BY *', database)
     names = FIELDS.split(",")
     times = [(row["time"] - EPOCH_NS) // STRETCH for row in rows]
     found = zip(rows, times, strict=True)
@@ -109,15 +109,15 @@ def test_a_campaigns_samples_are_those_of_parquet(
     delivery = campaign(tmp_path, monkeypatch, [Address("influx", f"{server.root}/live")])
     assert isinstance(delivery, Delivery) and delivery.left == 0 and delivery.why is None, delivery
     assert in_influx(server, "live") == in_parquet(tmp_path / "run") != []
-    results = server.ask("SELECT * FROM \"result\" WHERE axis = 'tcp'", "live")
-    ask = duckdb.sql(f"SELECT cell::VARCHAR, tcp, goodput_bps FROM '{tmp_path}/run/cells.parquet'").fetchall()
-    assert sorted((row["cell"], row["value"], row["goodput_bps"]) for row in results) == sorted(ask)
-    claims = server.ask("SELECT * FROM claim", "live")
+    results = server.query("SELECT * FROM \"result\" WHERE axis = 'tcp'", "live")
+    query = duckdb.sql(f"SELECT cell::VARCHAR, tcp, goodput_bps FROM '{tmp_path}/run/cells.parquet'").fetchall()
+    assert sorted((row["cell"], row["value"], row["goodput_bps"]) for row in results) == sorted(query)
+    claims = server.query("SELECT * FROM claim", "live")
     assert [(row["claim"], row["holds"], row["verdict"]) for row in claims] == [("all-complete", 1, "holds")]
-    assert server.ask("SELECT count(load) FROM machine", "live")[0]["count"] >= 1
+    assert server.query("SELECT count(load) FROM machine", "live")[0]["count"] >= 1
     for name, tags in TAGS.items():
-        keys = {row["tagKey"] for row in server.ask(f'SHOW TAG KEYS FROM "{name}"', "live")}
-        fields = {row["fieldKey"] for row in server.ask(f'SHOW FIELD KEYS FROM "{name}"', "live")}
+        keys = {row["tagKey"] for row in server.query(f'SHOW TAG KEYS FROM "{name}"', "live")}
+        fields = {row["fieldKey"] for row in server.query(f'SHOW FIELD KEYS FROM "{name}"', "live")}
         if name not in ("flow", "statistic"):  # the guest that is none has neither
             assert keys == set(tags) and fields, name
         assert not keys & fields, name
@@ -291,7 +291,7 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
     looks: list[int] = []
 
     def alive() -> bool:
-        looks.append(len(server.ask('SELECT * FROM "queue"', "lab")))
+        looks.append(len(server.query('SELECT * FROM "queue"', "lab")))
         if len(looks) == 3:
             for path, content in whole.items():
                 path.write_bytes(content)
@@ -312,7 +312,7 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
         for row in table.to_pylist()
     )
     assert in_influx(server, "lab") == wanted != []
-    found = server.ask('SELECT * FROM "flow" GROUP BY *', "lab")
+    found = server.query('SELECT * FROM "flow" GROUP BY *', "lab")
     rows = [row for table in sampled for row in table.to_pylist()]
     assert sorted(
         ((row["time"] - EPOCH_NS) // STRETCH, int(row["flow"]), *(row[n] for n in names)) for row in found

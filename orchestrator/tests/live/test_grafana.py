@@ -231,7 +231,7 @@ def choices(server: Server, dashboard: dict[str, Any], *, all_: bool) -> dict[st
     """Grafana's selection: the first of each variable's values, or all of them."""
     chosen: dict[str, str] = {}
     for variable in dashboard["templating"]["list"]:
-        values = [row["value"] for row in server.ask(filled(variable["query"], chosen, ""), "qbed")]
+        values = [row["value"] for row in server.query(filled(variable["query"], chosen, ""), "qbed")]
         assert values, variable["query"]
         chosen[variable["name"]] = "$__all" if all_ and variable["includeAll"] else sorted(values)[0]
     return chosen
@@ -244,7 +244,7 @@ def test_every_query_of_every_panel_has_an_answer(server: Server, name: str, all
     chosen = choices(server, dashboard, all_=all_)
     for panel in dashboard["panels"]:
         for target in panel.get("targets", ()):
-            rows = server.ask(filled(target["query"], chosen, spans(dashboard)), "qbed")
+            rows = server.query(filled(target["query"], chosen, spans(dashboard)), "qbed")
             assert rows, (panel["title"], target["query"])
             if panel["type"] == "table":
                 assert all(len(row) > 2 for row in rows), panel["title"]
@@ -260,13 +260,13 @@ def test_samples_every_10_us_are_all_there_and_differ(server: Server) -> None:
     dashboard = dashboards()["live"]
     occupancy = next(panel for panel in dashboard["panels"] if panel["title"] == "Occupancy, packets")
     chosen = choices(server, dashboard, all_=False)
-    rows = server.ask(filled(occupancy["targets"][0]["query"], chosen, spans(dashboard)), "qbed")
+    rows = server.query(filled(occupancy["targets"][0]["query"], chosen, spans(dashboard)), "qbed")
     assert [row["time"] // 10**6 for row in rows] == [
         EPOCH_NS // 10**6 + (step + 1) * STEP_NS * STRETCH // 10**6 for step in range(SAMPLES)
     ]
     assert [row["mean"] for row in rows] == list(np.arange(SAMPLES))
     through = next(panel for panel in dashboard["panels"] if panel["title"] == "Packets through the link")
-    rows = server.ask(filled(through["targets"][0]["query"], chosen, spans(dashboard), "1s"), "qbed")
+    rows = server.query(filled(through["targets"][0]["query"], chosen, spans(dashboard), "1s"), "qbed")
     assert {round(value) for row in rows for key, value in row.items() if key.startswith("sum")} == {800_000}
 
 
@@ -276,8 +276,8 @@ def test_a_run_can_be_deleted(tmp_path: Path, server: Server) -> None:
     for run in (ORIGIN, other):
         points = queue_points(table("queue_series", [{"queue": 0, "time_ns": 1}]), run, QUEUES)
         sink.give(sink.encode(points))
-    server.ask("DROP SERIES WHERE \"run\" = 'look-1'", "deleted")
-    assert [row["value"] for row in server.ask('SHOW TAG VALUES WITH KEY = "run"', "deleted")] == ["look-2"]
+    server.query("DROP SERIES WHERE \"run\" = 'look-1'", "deleted")
+    assert [row["value"] for row in server.query('SHOW TAG VALUES WITH KEY = "run"', "deleted")] == ["look-2"]
 
 
 def test_no_field_has_a_tags_name() -> None:

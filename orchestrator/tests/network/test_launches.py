@@ -217,16 +217,16 @@ def test_one_programs_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytes
     for number, content in enumerate(['{"a": 1}\n{"a": 2}', "no json", '{"a": 3}']):
         for stream, text in (("stdout", content), ("stderr", "")):
             (tmp_path / f"program-{number}-h{number + 1}.{stream}").write_text(text)
-    asked: list[Path] = []
+    opened: list[Path] = []
 
     def watched(file: Path, form: str) -> list[dict[str, Any]]:
-        asked.append(file)
+        opened.append(file)
         return parse_output(file, form)
 
     monkeypatch.setattr(store_cell, "parse_output", watched)
     printed = store_cell._ProgramOutput(plan, tmp_path)
     records = printed.records()
-    assert next(records)["label"] == "a" and len(asked) == 1
-    assert [row["numbers"]["a"] for row in records] == [2, 3] and len(asked) == 3
+    assert next(records)["label"] == "a" and len(opened) == 1
+    assert [row["numbers"]["a"] for row in records] == [2, 3] and len(opened) == 3
     assert [row["records"] for row in printed.programs()] == [2, 0, 1]
     assert len(printed.warnings) == 1 and "the output of b on h2 is not json" in printed.warnings[0]

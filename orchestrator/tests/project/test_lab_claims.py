@@ -20,7 +20,7 @@ CAMPAIGNS = sorted(str(path.relative_to(LABS)) for path in LABS.glob("*/*.yml") 
 @pytest.mark.parametrize("name", CAMPAIGNS)
 def test_every_profile_of_a_lab_can_judge_its_claims(name: str) -> None:
     campaign, _ = load_campaign(LABS / name)
-    asked = 0
+    count = 0
     for profile in campaign.profiles:
         with connect_empty(build_matrix(campaign, profile).columns) as connection:
             for view, sql in campaign.views.items():
@@ -29,8 +29,8 @@ def test_every_profile_of_a_lab_can_judge_its_claims(name: str) -> None:
                 if campaign.asks(claim, profile):
                     columns = dict(row[:2] for row in connection.execute(f"DESCRIBE {claim.sql}").fetchall())
                     assert columns.get("holds") == "BOOLEAN", (profile, claim.name)
-                    asked += 1
-    assert asked
+                    count += 1
+    assert count
     assert not [
         claim.name for claim in campaign.claims if not any(campaign.asks(claim, one) for one in campaign.profiles)
     ]

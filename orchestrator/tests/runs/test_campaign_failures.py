@@ -130,5 +130,5 @@ def test_of_ten_thousand_cells_one_is_run(bench: Bench) -> None:
         (folder / CELL_ROW).write_bytes(cell_record(folder, row | {"cell": number, "seed": number + 1}))
     status, text = bench.campaign("a")
     assert (status, "9999 cells are finished already" in text, "10000 of 10000 cells" in text) == (0, True, True), text
-    assert bench.ask("a", "SELECT count(*), sum(seed) FROM 'RUN/cells.parquet'") == [(10_000, 50_005_000)]
-    assert bench.ask("a", "SELECT count(DISTINCT cell) FROM 'RUN/flows.parquet'") == [(10_000,)]
+    assert bench.query("a", "SELECT count(*), sum(seed) FROM 'RUN/cells.parquet'") == [(10_000, 50_005_000)]
+    assert bench.query("a", "SELECT count(DISTINCT cell) FROM 'RUN/flows.parquet'") == [(10_000,)]

@@ -42,10 +42,10 @@ def test_equal_runs_are_equal_files_whatever_the_jobs(bench: Bench) -> None:
 def test_the_tables_hold_every_cell_with_its_axes(bench: Bench) -> None:
     status, text = bench.campaign("a")
     assert (status, "12 of 12 cells complete" in text) == (0, True)
-    rows = bench.ask("a", "SELECT cell, tcp, delay, seed, status, flows FROM 'RUN/cells.parquet' ORDER BY cell")
+    rows = bench.query("a", "SELECT cell, tcp, delay, seed, status, flows FROM 'RUN/cells.parquet' ORDER BY cell")
     assert rows[0] == (0, "reno", "5 us", 1, "complete", 2) and len(rows) == 12
-    assert bench.ask("a", "SELECT count(*), min(slowdown) >= 1 FROM 'RUN/flows.parquet'") == [(24, True)]
-    assert bench.ask("a", "SELECT count(DISTINCT port) FROM 'RUN/queues.parquet' WHERE port = 's1>s2'") == [(1,)]
+    assert bench.query("a", "SELECT count(*), min(slowdown) >= 1 FROM 'RUN/flows.parquet'") == [(24, True)]
+    assert bench.query("a", "SELECT count(DISTINCT port) FROM 'RUN/queues.parquet' WHERE port = 's1>s2'") == [(1,)]
     page = (bench.folder / "a" / "report.html").read_text()
     assert "1 of 1" in page and "Every flow completes." in page and page.count("<script>/**") == 1
     assert "http://" not in page.partition("<script>/**")[0], "the page needs no network"

@@ -113,7 +113,7 @@ def test_array_jobs_run_a_campaign(bench: Bench) -> None:
     assert bench.campaign("b", "--no-store")[0] == 0
     assert hashes(bench.folder / "a") == hashes(bench.folder / "b")
     points = sent(bench.folder / "samples")
-    series = bench.ask("a", "SELECT cell::VARCHAR, count(*) FROM 'RUN/queue_series.parquet' GROUP BY 1")
+    series = bench.query("a", "SELECT cell::VARCHAR, count(*) FROM 'RUN/queue_series.parquet' GROUP BY 1")
     assert sorted((cell, many) for (kind, cell), many in points.items() if kind == "queue") == sorted(series)
     assert len(series) == 12 and points["claim", ""] > 0
 

@@ -29,7 +29,7 @@ from qbed.base.crash_report import is_full
 from qbed.service.app import make_app
 from qbed.service.client import files_of
 from qbed.service.guard import Rates
-from qbed.service.jobs import EVENTS, RUN, FullError, Jobs, parsed, say
+from qbed.service.jobs import EVENTS, RUN, FullError, Jobs, append_events, parsed
 from qbed.service.settings import Settings, SettingsError
 from qbed.service.sse import latest
 from qbed.service.states import ENDED, RULES, TransitionError, after
@@ -84,7 +84,7 @@ def test_a_job_waits_is_cancelled_retried_and_removed(client: TestClient) -> Non
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("request_body", "message"),
     [
         ({"lab": "dumbell"}, "there is no lab dumbell"),
         ({"lab": "../dumbbell"}, "lab"),
@@ -102,8 +102,8 @@ def test_a_job_waits_is_cancelled_retried_and_removed(client: TestClient) -> Non
         ({"cell_timeout": "inf"}, "cell_timeout"),
     ],
 )
-def test_an_invalid_submission_names_the_field(client: TestClient, asked: dict[str, Any], message: str) -> None:
-    answer = submitted(client, **asked)
+def test_an_invalid_submission_names_the_field(client: TestClient, request_body: dict[str, Any], message: str) -> None:
+    answer = submitted(client, **request_body)
     assert answer.status_code in (403, 404, 422), answer.text
     assert message in " ".join(answer.json()["errors"])
     assert client.get("/api/jobs").json() == []
@@ -111,8 +111,8 @@ def test_an_invalid_submission_names_the_field(client: TestClient, asked: dict[s
 
 def test_the_limits_of_the_owner_are_upper_bounds(tmp_path: Path) -> None:
     with client_of(tmp_path, cell_timeout_s=5.0, cell_space_bytes=1000) as client:
-        asked = submitted(client, cell_timeout=60, cell_space=10**12).json()["request"]
-    assert (asked["cell_timeout"], asked["cell_space"]) == (5.0, 1000)
+        request = submitted(client, cell_timeout=60, cell_space=10**12).json()["request"]
+    assert (request["cell_timeout"], request["cell_space"]) == (5.0, 1000)
 
 
 def test_a_queue_that_is_full_takes_nothing_more(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_of_many_who_start_a_job_one_does(tmp_path: Path) -> None:
 
     def start() -> None:
         try:
-            won.append(jobs.turn(job, "start"))
+            won.append(jobs.apply(job, "start"))
         except TransitionError:
             won.append("lost")
 
@@ -188,7 +188,7 @@ def test_what_a_crash_has_cut_is_left_out_of_the_events(tmp_path: Path) -> None:
 
 def test_an_event_behind_one_that_a_full_disk_has_cut_is_read(tmp_path: Path) -> None:
     (tmp_path / EVENTS).write_bytes(b'{"event": "prog')
-    say(tmp_path, {"event": "phase", "name": "claims"}, {"event": "state", "state": "failed"})
+    append_events(tmp_path, {"event": "phase", "name": "claims"}, {"event": "state", "state": "failed"})
     assert [event["event"] for event in parsed((tmp_path / EVENTS).read_bytes().split(b"\n"))] == ["phase", "state"]
 
 
@@ -220,14 +220,14 @@ def test_viewers_get_a_state_after_it_is_on_the_disk(tmp_path: Path) -> None:
     good, jobs._db = jobs._db, Broken(jobs._db)  # type: ignore[assignment]
     for event in ("start", "cancel"):
         with pytest.raises(sqlite3.OperationalError) as full:
-            jobs.turn(job, event)
+            jobs.apply(job, event)
         assert is_full(full.value)
     jobs._db = good
     assert (reported_states(), jobs.get(job)["state"], jobs.get(job)["attempts"]) == (["queued"], "queued", 0)
-    jobs.turn(job, "start")
+    jobs.apply(job, "start")
     (jobs.place(job) / EVENTS).rename(tmp_path / "aside")
     (jobs.place(job) / EVENTS).mkdir()  # it cannot be written
-    assert jobs.turn(job, "fail", 1) == jobs.get(job)["state"] == "failed"
+    assert jobs.apply(job, "fail", 1) == jobs.get(job)["state"] == "failed"
     jobs.close()
 
 
@@ -236,8 +236,8 @@ def test_viewers_get_a_state_after_it_is_on_the_disk(tmp_path: Path) -> None:
     [
         (OSError(errno.ENOSPC, "No space left on device", "/secret"), 507, "the service cannot write: no space left"),
         (OSError(errno.EDQUOT, "Disk quota exceeded", "/secret"), 507, "the service cannot write: disk quota"),
-        (OSError(errno.EACCES, "Permission denied", "/secret"), 500, "cannot reach its own files: permission denied"),
-        (sqlite3.OperationalError("attempt to write a readonly database"), 500, "own files: attempt to write"),
+        (OSError(errno.EACCES, "Permission denied", "/secret"), 500, "cannot access its files: permission denied"),
+        (sqlite3.OperationalError("attempt to write a readonly database"), 500, "its files: attempt to write"),
     ],
 )
 def test_only_a_full_disk_is_no_room(

@@ -19,8 +19,8 @@ from qbed.service.jobs import Jobs
 from qbed.service.settings import Settings
 from qbed.service.states import ENDED
 
-ASKED = {"lab": "dumbbell", "campaign": None}
-SAYS = """\
+REQUEST = {"lab": "dumbbell", "campaign": None}
+CHILD_PROGRAM = """\
 import json, pathlib, sys
 place = pathlib.Path(json.loads(sys.stdin.readline())["place"])
 with (place / "events.ndjson").open("a") as events:
@@ -31,9 +31,9 @@ with (place / "events.ndjson").open("a") as events:
 class Fake(JobRunner):
     """A runner with processes that end at once."""
 
-    async def _warm(self) -> Process:
+    async def _start_spare(self) -> Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-c", SAYS, stdin=PIPE, stdout=DEVNULL, start_new_session=True
+            sys.executable, "-c", CHILD_PROGRAM, stdin=PIPE, stdout=DEVNULL, start_new_session=True
         )
 
 
@@ -43,7 +43,7 @@ def states(folder: Path, spoil: Callable[[Jobs, JobRunner], None], jobs_kept: in
     async def run() -> list[str]:
         jobs = Jobs(folder)
         runner = Fake(jobs, Settings(folder, jobs=1))
-        numbers = [jobs.add("x", ASKED, None, queue=9, kept=9) for _ in range(jobs_kept)]
+        numbers = [jobs.add("x", REQUEST, None, queue=9, kept=9) for _ in range(jobs_kept)]
         spoil(jobs, runner)
         working = asyncio.create_task(runner.work())
         async with asyncio.timeout(60):
@@ -90,21 +90,21 @@ def test_a_job_whose_end_cannot_be_reported_frees_its_place(tmp_path: Path, monk
 
 
 def test_what_a_service_before_was_running_waits_again(tmp_path: Path) -> None:
-    assert states(tmp_path, lambda jobs, _: jobs.turn(1, "start") and None) == ["finished"] * 3
+    assert states(tmp_path, lambda jobs, _: jobs.apply(1, "start") and None) == ["finished"] * 3
 
 
 def test_a_job_that_was_left_and_is_cancelled_stops_no_other(tmp_path: Path) -> None:
     def spoil(jobs: Jobs, runner: JobRunner) -> None:
-        jobs.turn(1, "start")
-        turn, tries = jobs.turn, [0]
+        jobs.apply(1, "start")
+        apply, tries = jobs.apply, [0]
 
         def full(job: int, event: Any, status: int | None = None) -> Any:
             if event == "interrupt" and not tries[0]:  # cancelled, while it could not be written
                 tries[0] += 1
-                turn(job, "cancel")
-                turn(job, "stop", 1)
-            return turn(job, event, status)
+                apply(job, "cancel")
+                apply(job, "stop", 1)
+            return apply(job, event, status)
 
-        jobs.turn = full  # type: ignore[method-assign]
+        jobs.apply = full  # type: ignore[method-assign]
 
     assert states(tmp_path, spoil) == ["cancelled", "finished", "finished"]

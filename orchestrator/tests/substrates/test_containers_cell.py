@@ -171,7 +171,7 @@ def test_probes_and_exchanges_of_all_nodes_are_in_the_order_of_their_ends(tmp_pa
         EXCHANGES: exchange(0, 0, 50) + exchange(0, 1, 90) + exchange(0, 2, UNENDED),
     }
     other = {FILE: probe(1, 0, 200), EXCHANGES: exchange(1, 0, 50) + exchange(1, 1, 60)}
-    probed, asked = parts(tmp_path, {"h1": one, "h2": other})
+    probed, exchange_file = parts(tmp_path, {"h1": one, "h2": other})
     flows = {number: {"label": "p", "src": f"h{number + 1}", "dst": "h3", "workload": 0} for number in (0, 1)}
     rows = [row for table in Probes(flows).batches(probed) for row in table.to_pylist()]
     assert [(row["flow"], row["probe"], row["lost"]) for row in rows] == [
@@ -179,7 +179,7 @@ def test_probes_and_exchanges_of_all_nodes_are_in_the_order_of_their_ends(tmp_pa
         *((0, 1, True), (0, 3, None)),
     ]
     plan = compile_lab(load_lab(tmp_path / "lab"))
-    rows = [row for table in exchanges(plan, asked) for row in table.to_pylist()]
+    rows = [row for table in exchanges(plan, exchange_file) for row in table.to_pylist()]
     assert [(row["client"], row["exchange"], row["status"]) for row in rows] == [
         *(("h1", 0, "complete"), ("h2", 0, "complete"), ("h2", 1, "complete"), ("h1", 1, "complete")),
         ("h1", 2, "running"),
@@ -188,8 +188,8 @@ def test_probes_and_exchanges_of_all_nodes_are_in_the_order_of_their_ends(tmp_pa
 
 def test_a_part_without_records_and_one_that_is_cut_off(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
-    probed, asked = parts(tmp_path / "none", {"h1": {FILE: b""}})
-    assert probed.read_bytes() == b"" and not asked.exists(), "only what a node wrote is there"
+    probed, exchange_file = parts(tmp_path / "none", {"h1": {FILE: b""}})
+    assert probed.read_bytes() == b"" and not exchange_file.exists(), "only what a node wrote is there"
     (tmp_path / "cut").mkdir()
     with pytest.raises(RecordError, match=r"exchanges\.bin ends within a record"):
         parts(tmp_path / "cut", {"h1": {EXCHANGES: exchange(0, 0, 5)}, "h2": {EXCHANGES: exchange(1, 0, 5)[:-1]}})

@@ -89,9 +89,9 @@ def test_the_transport_rate_is_a_module_of_the_labs_kernel(tmp_path: Path) -> No
     found = place(compile_lab(lab_from_source(parse(text, "lab.yml"))), machine(tmp_path), 1)
     assert found.host_kernel == ()
     assert found.notes[0] == "h1, h2 on the qbed kernel: the machine's kernel has no transport `rate`"
-    asked = lab_from_source(parse(text.replace("fixed", "fixed, kernel: host"), "lab.yml"))
+    requested = lab_from_source(parse(text.replace("fixed", "fixed, kernel: host"), "lab.yml"))
     with pytest.raises(LabError) as refused:
-        place(compile_lab(asked), machine(tmp_path), 1)
+        place(compile_lab(requested), machine(tmp_path), 1)
     assert refused.value.messages == [
         "lab.yml:10:35: hosts.h2.kernel: host h2: the machine's kernel has no transport `rate`;"
         " expected `kernel: qbed` or `auto`"

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from qbed.config.units import Amount
 from qbed.p4.entry import (
     QUEUE_LENGTH_MAX,
-    Asked,
     Entry,
     Port,
     RecirculationPort,
     SettingError,
+    SignalFormats,
     Values,
     buffer_packets,
     packets,
@@ -28,7 +28,7 @@ def recirculation_port(ports: Sequence[Values], fastest_bps: int) -> Recirculati
     return RecirculationPort(RECIRCULATION_PORT, fastest_bps, Amount(held or 1, "packets"))
 
 
-def port_entries(port: Port, values: Values, _: Asked) -> Iterator[Entry]:
+def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry]:
     """The threshold above which ACKs are held, and the threshold of the ECN marking behind it."""
     if values["above"] not in ("ecn", "droptail"):
         raise SettingError("above", f"in P4 it is `ecn` or `droptail`, got `{values['above']}`")

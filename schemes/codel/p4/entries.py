@@ -3,10 +3,10 @@
 
 from collections.abc import Iterator
 
-from qbed.p4.entry import Asked, Entry, Port, Values, microseconds
+from qbed.p4.entry import Entry, Port, SignalFormats, Values, microseconds
 
 
-def port_entries(port: Port, values: Values, _: Asked) -> Iterator[Entry]:
+def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry]:
     """CoDel's target and interval, and whether it marks instead of dropping."""
     times = {"target_us": microseconds(values, "target"), "interval_us": microseconds(values, "interval")}
     yield Entry("codel", "law", {**times, "ecn": int(values["ecn"])}, {"port": port.number})

@@ -3,10 +3,10 @@
 
 from collections.abc import Iterator
 
-from qbed.p4.entry import QUEUE_LENGTH_MAX, Asked, Entry, Port, Values, packets
+from qbed.p4.entry import QUEUE_LENGTH_MAX, Entry, Port, SignalFormats, Values, packets
 
 
-def port_entries(port: Port, values: Values, _: Asked) -> Iterator[Entry]:
+def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry]:
     """The threshold above which packets are marked."""
     threshold = packets(values, "threshold", QUEUE_LENGTH_MAX)
     yield Entry("marking", "mark_above", {"packets": threshold}, {"port": port.number})

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 
 from qbed.config.units import Amount
-from qbed.p4.entry import Asked, Entry, Port, RecirculationPort, SettingError, Values
+from qbed.p4.entry import Entry, Port, RecirculationPort, SettingError, SignalFormats, Values
 
 RECIRCULATION_PORT = 510
 RECIRCULATION_BUFFER = Amount(1000, "packets")
@@ -25,7 +25,7 @@ def clone_sessions(recirculation: RecirculationPort) -> dict[int, list[int]]:
     return {FEEDBACK_SESSION: [recirculation.port]}
 
 
-def port_entries(port: Port, values: Values, _: Asked) -> Iterator[Entry]:
+def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry]:
     """The port's settings; probabilities are multiples of 2^-32."""
     least, most, reflect = (round(values[name] * FRACTION_ONE) for name in ("sample_least", "sample_most", "reflect"))
     if least > most:

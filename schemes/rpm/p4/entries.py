@@ -4,11 +4,11 @@
 from collections.abc import Iterator
 
 from qbed.p4.entry import (
-    Asked,
     Entry,
     Port,
     RecirculationPort,
     SettingError,
+    SignalFormats,
     Values,
     microseconds,
 )
@@ -18,7 +18,7 @@ TIMEOUT_US_MAX = (1 << 48) - 1
 SWITCH_PARAMETERS = dict.fromkeys(("registers", "reverse_timeout", "per_port"), "registers")
 
 
-def port_entries(port: Port, values: Values, _: Asked) -> Iterator[Entry]:
+def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry]:
     """CoDel's target and interval."""
     times = {"target_us": microseconds(values, "target"), "interval_us": microseconds(values, "interval")}
     yield Entry("codel", "law", times, {"port": port.number})

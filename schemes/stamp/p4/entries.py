@@ -4,12 +4,12 @@
 from collections.abc import Iterator, Mapping
 
 from qbed.p4.entry import (
-    Asked,
     Entry,
     Match,
     Port,
     Range,
     SettingError,
+    SignalFormats,
     Values,
     buffer_packets,
     packets,
@@ -23,12 +23,12 @@ UNITS = ("packets", "bytes", "time")
 """The values of enum qsignal_unit."""
 
 
-def port_entries(port: Port, values: Values, asked: Asked) -> Iterator[Entry]:
+def port_entries(port: Port, values: Values, formats: SignalFormats) -> Iterator[Entry]:
     """The port's settings, and one entry for each unequal bin that hosts ask for."""
     yield Entry("stamp", "settings", _settings(port, values), {"port": port.number})
     if values["exponent"] != 1:
         full = _full(port, values)
-        for unit, bits in sorted(asked):
+        for unit, bits in sorted(formats):
             yield from _bins(port, values, unit, bits, full["ns" if unit == "time" else unit])
 
 

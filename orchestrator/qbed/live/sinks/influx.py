@@ -120,18 +120,18 @@ def _checked(url: str) -> SplitResult:
 
 
 def _target(parts: SplitResult) -> str:
-    asked = dict(parse_qsl(parts.query))
+    query = dict(parse_qsl(parts.query))
     if parts.path in _LATER:
-        wanted, added = _LATER[parts.path]
-        if not asked.get(wanted):
-            raise SinkError(f"--influx: {parts.path} wants `?{wanted}=NAME`")
-        more = {"accept_partial": "false"} if wanted == "db" else {}
-        return f"{parts.path}?{urlencode(asked | added | more)}"
+        required, added = _LATER[parts.path]
+        if not query.get(required):
+            raise SinkError(f"--influx: {parts.path} wants `?{required}=NAME`")
+        more = {"accept_partial": "false"} if required == "db" else {}
+        return f"{parts.path}?{urlencode(query | added | more)}"
     database = parts.path.strip("/")
     if not database or "/" in database:
         known = ", ".join(("/DATABASE", *_LATER))
         raise SinkError(f"--influx: expected one of {known} in the URL, such as {_EXAMPLE}; got `{parts.path}`")
-    return f"/write?{urlencode(asked | {'db': database, 'precision': 'ns'})}"
+    return f"/write?{urlencode(query | {'db': database, 'precision': 'ns'})}"
 
 
 def _authorization(path: str, token: str) -> dict[str, str]:

@@ -11,20 +11,20 @@ export class ApiError extends Error {
 }
 
 // Prompts for the token, once for all requests that need it.
-let asking = null;
+let prompted = null;
 function askForToken() {
-  asking ??= new Promise(resolve => {
-    const dialog = document.getElementById('ask'), input = document.getElementById('token');
+  prompted ??= new Promise(resolve => {
+    const dialog = document.getElementById('token-dialog'), input = document.getElementById('token');
     dialog.addEventListener('close', () => {
       token = input.value.trim();
       input.value = '';
       sessionStorage.setItem('token', token);
-      asking = null;
+      prompted = null;
       resolve();
     }, {once: true});
     dialog.showModal();
   });
-  return asking;
+  return prompted;
 }
 
 async function request(path, options = {}) {

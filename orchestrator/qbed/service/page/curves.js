@@ -4,7 +4,7 @@
 import uPlot from '/page/uPlot.js';
 
 const COLOURS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#6f4e9c', '#8c6d31'];
-const MOST_CURVES = 8, MOST_FLOWS = 24;
+const MAX_CURVES = 8, MAX_FLOWS = 24;
 
 function ink() { return getComputedStyle(document.body).color; }
 
@@ -44,12 +44,12 @@ export class Curves {
 
   toggle(queue) {
     if (this.chosen.includes(queue)) {
-      this.chosen = this.chosen.filter(one => one !== queue);
+      this.chosen = this.chosen.filter(entry => entry !== queue);
       this.plots.get(queue)?.plot.destroy();
       this.plots.get(queue)?.place.remove();
       this.plots.delete(queue);
     } else {
-      this.chosen = [...this.chosen, queue].slice(-MOST_CURVES);
+      this.chosen = [...this.chosen, queue].slice(-MAX_CURVES);
     }
     this.drawn = -1;
   }
@@ -57,16 +57,16 @@ export class Curves {
   // The fullest queue, unless the user has chosen one.
   usual() {
     if (this.chosen.length || !this.series) return;
-    const most = this.series.most, fullest = most.indexOf(Math.max(...most));
-    if (most[fullest] > 0) this.toggle(fullest);
+    const peak = this.series.peak, fullest = peak.indexOf(Math.max(...peak));
+    if (peak[fullest] > 0) this.toggle(fullest);
   }
 
   draw() {
     if (!this.series || this.drawn === this.series.version) return;
     this.drawn = this.series.version;
     this.usual();
-    for (const [queue, one] of [...this.plots]) {
-      if (!this.chosen.includes(queue)) { one.plot.destroy(); one.place.remove(); this.plots.delete(queue); }
+    for (const [queue, entry] of [...this.plots]) {
+      if (!this.chosen.includes(queue)) { entry.plot.destroy(); entry.place.remove(); this.plots.delete(queue); }
     }
     this.chosen.forEach((queue, at) => {
       if (!this.plots.has(queue)) {
@@ -74,7 +74,7 @@ export class Curves {
         place.dataset.queue = this.series.cell.queues[queue];
         const colour = COLOURS[at % COLOURS.length];
         const made = plot(place, `${this.series.cell.queues[queue]} (bytes)`, [
-          {label: 'least', stroke: 'transparent'}, {label: 'mean', stroke: colour, width: 2}, {label: 'most', stroke: colour, width: 0.5},
+          {label: 'min', stroke: 'transparent'}, {label: 'mean', stroke: colour, width: 2}, {label: 'max', stroke: colour, width: 0.5},
         ], [{series: [3, 1], fill: `${colour}33`}]);
         this.plots.set(queue, {place, plot: made});
       }
@@ -99,7 +99,7 @@ export class Flows {
     const {series} = this;
     if (!series || !series.flows.size || this.drawn === series.version) return;
     this.drawn = series.version;
-    const flows = [...series.flows].slice(0, MOST_FLOWS);
+    const flows = [...series.flows].slice(0, MAX_FLOWS);
     if (flows.length !== this.count) {
       this.plot?.destroy();
       this.place.replaceChildren();

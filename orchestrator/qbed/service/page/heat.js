@@ -49,7 +49,7 @@ export class Heat {
     this.drawn = -1;
   }
 
-  whole() { this.move(0, 1); }
+  showAll() { this.move(0, 1); }
 
   // Draws what has come since the last time; cheap when nothing has.
   draw() {
@@ -75,10 +75,10 @@ export class Heat {
     context.strokeStyle = '#e69f00';
     context.lineWidth = 2 * devicePixelRatio;
     context.strokeRect(1, this.row * height / queues, width - 2, height / queues);
-    this.tell();
+    this.describe();
   }
 
-  tell(share = null) {
+  describe(share = null) {
     const {series} = this;
     if (!series) return;
     const name = series.cell.queues[this.row], ms = series.cell.bin_ns / 1e6;
@@ -87,7 +87,7 @@ export class Heat {
     const mean = column >= 0 && column < COLUMNS ? series.mean(this.row, column) : NaN;
     const now = Number.isNaN(mean) ? 'nothing yet' : `${Math.round(mean).toLocaleString('en')} bytes`;
     this.under.textContent = `${name} at ${(Math.max(0, column) * ms).toFixed(3)} ms of the lab: ${now}; `
-      + `at most ${series.most[this.row].toLocaleString('en')}`;
+      + `at peak ${series.peak[this.row].toLocaleString('en')}`;
   }
 
   listen() {
@@ -107,7 +107,7 @@ export class Heat {
       const at = place(event);
       if (held && Math.abs(at[0] - held[0]) > 0.002) { this.pan(held[0] - at[0]); held = [at[0], NaN]; }
       this.choose(Math.floor(at[1] * this.series.cell.queues.length));
-      this.tell(at[0]);
+      this.describe(at[0]);
     });
     canvas.addEventListener('pointerup', event => {
       if (held && !Number.isNaN(held[1])) this.chosen(this.row);
@@ -127,7 +127,7 @@ export class Heat {
     const does = {
       ArrowUp: () => this.choose(this.row - 1), ArrowDown: () => this.choose(this.row + 1),
       ArrowLeft: () => this.pan(-0.1), ArrowRight: () => this.pan(0.1),
-      '+': () => this.zoom(0.8), '=': () => this.zoom(0.8), '-': () => this.zoom(1.25), Home: () => this.whole(),
+      '+': () => this.zoom(0.8), '=': () => this.zoom(0.8), '-': () => this.zoom(1.25), Home: () => this.showAll(),
       Enter: () => this.chosen(this.row), ' ': () => document.getElementById('pause').click(),
     }[event.key];
     if (!does) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page: which campaign is looked at, and what is drawn of it, thirty times a second at most.
+// The live page: shows one campaign and its series, with at most thirty frames a second.
 
 import {get, post, blob, follow, ApiError} from '/page/api.js';
 import {Series} from '/page/series.js';
@@ -8,7 +8,7 @@ import {Curves, Flows} from '/page/curves.js';
 import {Topology} from '/page/topology.js';
 import {showGallery} from '/page/gallery.js';
 
-const FRAME_MS = 1000 / 30, LIST_MS = 2000, MOST_CELLS = 1000;
+const FRAME_MS = 1000 / 30, LIST_MS = 2000, MAX_CELLS = 1000;
 const ENDED = ['finished', 'failed', 'cancelled'], RUNS = 'the one that runs';
 const TONES = {finished: 'good', failed: 'bad', cancelled: 'open', running: 'open'};
 const $ = id => document.getElementById(id);
@@ -18,12 +18,12 @@ const heat = new Heat($('heat'), $('under'), queue => curves.toggle(queue));
 const page = {heat, curves, job: null, stop: null, watch: null, listed: null, series: null, latest: null, paused: false, frames: 0};
 window.qbed = page;  // for the browser's console and the tests
 
-function say(text) { $('said').textContent = text; }
+function showMessage(text) { $('message').textContent = text; }
 
-async function tried(what) {
+async function attempt(what) {
   try { return await what(); } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    say(error.message);
+    showMessage(error.message);
     return null;
   }
 }
@@ -38,14 +38,14 @@ function item(list, text, tone, small) {
 
 // --- the list ---
 
-function stands(job) {
+function stateText(job) {
   if (job.state === 'running' && job.cells) return `${job.phase ?? 'running'}, ${Math.floor(job.done ?? 0)} of ${job.cells} cells`;
   if (job.state === 'finished') return job.exit_status === 0 ? 'finished, all as expected' : 'finished, not as expected';
   return job.state;
 }
 
 async function list() {
-  const jobs = await tried(() => get('/jobs?limit=50'));
+  const jobs = await attempt(() => get('/jobs?limit=50'));
   if (!jobs) return;
   const focused = document.activeElement?.dataset?.job;
   $('jobs').replaceChildren(...jobs.map(job => {
@@ -53,7 +53,7 @@ async function list() {
     button.type = 'button';
     button.dataset.job = job.id;
     button.append(`${job.id} ${job.name}`);
-    button.appendChild(document.createElement('small')).textContent = stands(job);
+    button.appendChild(document.createElement('small')).textContent = stateText(job);
     button.setAttribute('aria-current', String(job.id === page.job));
     button.addEventListener('click', () => choose(job.id));
     return line;
@@ -73,37 +73,37 @@ function choose(job) {
   $('none').hidden = true;
   $('job').hidden = false;
   for (const name of ['claims', 'messages']) $(name).replaceChildren();
-  $('which').replaceChildren(new Option(RUNS, ''));
+  $('cell-choice').replaceChildren(new Option(RUNS, ''));
   $('progress').value = 0;
   look('');
-  tried(async () => {
+  attempt(async () => {
     const found = await get(`/jobs/${job}`);
     describe(found);
     if (ENDED.includes(found.state) && await cells(job) && job === page.job) {
-      $('which').selectedIndex = 1;  // nothing runs: its first cell
-      look($('which').value);
+      $('cell-choice').selectedIndex = 1;  // nothing runs: its first cell
+      look($('cell-choice').value);
     }
   });
-  tried(() => follow(`/jobs/${job}/events`, page.stop.signal, (event, data) => job === page.job && onEvent(event, data)));
+  attempt(() => follow(`/jobs/${job}/events`, page.stop.signal, (event, data) => job === page.job && onEvent(event, data)));
 }
 
-// Follows the cell that runs, whichever it is, or shows one that has ended.
+// Follows the running cell, or shows a cell that has ended.
 function look(cell) {
   page.watch?.abort();
   const {signal} = page.watch = new AbortController();
   Object.assign(page, {series: null, latest: null});
   $('cell').textContent = 'none runs';
   const path = cell === '' ? `/jobs/${page.job}/samples` : `/jobs/${page.job}/cells/${cell}/samples`;
-  tried(() => follow(path, signal, (event, data) => signal.aborted || sampled(event, data)));
+  attempt(() => follow(path, signal, (event, data) => signal.aborted || sampled(event, data)));
 }
 
-// The cells that have ended, to choose from; whether there are any.
+// Lists the cells that have ended; returns whether there are any.
 async function cells(job) {
-  const found = await get(`/jobs/${job}/cells?limit=${MOST_CELLS}`), chosen = $('which').value, axes = Object.keys(found.axes);
+  const found = await get(`/jobs/${job}/cells?limit=${MAX_CELLS}`), chosen = $('cell-choice').value, axes = Object.keys(found.axes);
   if (job !== page.job) return false;
   const named = cell => [`${cell.cell}`, ...axes.map(axis => `${axis} ${cell[axis]}`), ...cell.status === 'complete' ? [] : [cell.status]];
-  $('which').replaceChildren(new Option(RUNS, ''), ...found.cells.map(cell => new Option(named(cell).join(', '), cell.cell)));
-  $('which').value = chosen;
+  $('cell-choice').replaceChildren(new Option(RUNS, ''), ...found.cells.map(cell => new Option(named(cell).join(', '), cell.cell)));
+  $('cell-choice').value = chosen;
   return found.cells.length > 0;
 }
 
@@ -112,14 +112,14 @@ function describe(job) {
   $('job-name').textContent = `${job.name}${job.request.profile ? `, ${job.request.profile}` : ''}`;
   $('job-state').textContent = job.state;
   $('job-state').className = `badge ${job.state === 'finished' && job.exit_status ? 'bad' : TONES[job.state] ?? ''}`;
-  $('job-said').textContent = stands(job);
+  $('job-status').textContent = stateText(job);
   if (job.cells) $('progress').value = (job.done ?? 0) / job.cells;
   $('cancel').disabled = !['queued', 'running'].includes(job.state);
   $('retry').disabled = !ENDED.includes(job.state);
   $('report').hidden = job.state !== 'finished';
   if (job.verdicts.length) claims(job.verdicts);
   const listed = `${job.state} ${Math.floor(job.done ?? 0)}`;
-  if (page.listed !== listed && page.listed !== null) tried(() => cells(job.id));
+  if (page.listed !== listed && page.listed !== null) attempt(() => cells(job.id));
   page.listed = listed;
 }
 
@@ -128,9 +128,9 @@ const number = value => typeof value === 'number' && !Number.isInteger(value) ? 
 
 function claims(verdicts) {
   $('claims').replaceChildren();
-  for (const one of verdicts) {
-    const text = Object.entries(one.measured).map(([name, value]) => `${name} ${number(value)}`).join(', ');
-    item($('claims'), `${one.name}: ${one.verdict}${one.contradicted ? ', not as expected' : ''}`, one.contradicted ? 'bad' : '', `${one.paper} ${one.reason ?? text}`);
+  for (const verdict of verdicts) {
+    const text = Object.entries(verdict.measured).map(([name, value]) => `${name} ${number(value)}`).join(', ');
+    item($('claims'), `${verdict.name}: ${verdict.verdict}${verdict.contradicted ? ', not as expected' : ''}`, verdict.contradicted ? 'bad' : '', `${verdict.paper} ${verdict.reason ?? text}`);
   }
 }
 
@@ -146,7 +146,7 @@ function sampled(event, data) {
   if (event === 'cell') page.latest = new Series(data);
   if (event === 'queues') page.latest.queues(data);
   if (event === 'flows') page.latest.rates(data);
-  if (event === 'damaged') say(`the tables of cell ${data.cell} are damaged`);
+  if (event === 'damaged') showMessage(`the tables of cell ${data.cell} are damaged`);
   if (!page.paused && page.series !== page.latest) show(page.latest);
 }
 
@@ -180,7 +180,7 @@ async function fill() {
   const labs = await get('/labs');
   $('lab').replaceChildren(...labs.map(lab => new Option(lab.name, lab.name, false, lab.name === 'dumbbell')));
   const profiles = () => {
-    const lab = labs.find(one => one.name === $('lab').value);
+    const lab = labs.find(entry => entry.name === $('lab').value);
     $('profile').replaceChildren(...[...lab.profiles, ''].map(name => new Option(name || 'everything', name)));
   };
   $('lab').addEventListener('change', profiles);
@@ -191,23 +191,23 @@ function view() {
   const gallery = location.hash === '#gallery';
   $('live').hidden = gallery;
   $('gallery').hidden = !gallery;
-  if (gallery) tried(async () => showGallery($('gallery'), await get('/gallery')));
+  if (gallery) attempt(async () => showGallery($('gallery'), await get('/gallery')));
 }
 
 $('submit').addEventListener('submit', event => {
   event.preventDefault();
-  tried(async () => {
+  attempt(async () => {
     const job = await post('/jobs', {lab: $('lab').value, profile: $('profile').value || null});
-    say(`campaign ${job.id} waits`);
+    showMessage(`campaign ${job.id} waits`);
     choose(job.id);
     await list();
   });
 });
-$('cancel').addEventListener('click', () => tried(async () => describe(await post(`/jobs/${page.job}/cancel`))));
-$('retry').addEventListener('click', () => tried(async () => { await post(`/jobs/${page.job}/retry`); choose(page.job); }));
-$('report').addEventListener('click', event => { event.preventDefault(); tried(report); });
-$('which').addEventListener('change', () => look($('which').value));
-$('whole').addEventListener('click', () => heat.whole());
+$('cancel').addEventListener('click', () => attempt(async () => describe(await post(`/jobs/${page.job}/cancel`))));
+$('retry').addEventListener('click', () => attempt(async () => { await post(`/jobs/${page.job}/retry`); choose(page.job); }));
+$('report').addEventListener('click', event => { event.preventDefault(); attempt(report); });
+$('cell-choice').addEventListener('change', () => look($('cell-choice').value));
+$('show-all').addEventListener('click', () => heat.showAll());
 $('pause').addEventListener('click', () => {
   page.paused = !page.paused;
   $('pause').setAttribute('aria-pressed', String(page.paused));
@@ -217,7 +217,7 @@ addEventListener('resize', () => { heat.drawn = -1; });
 addEventListener('hashchange', view);
 
 $('report').href = '#report';
-await tried(fill);
+await attempt(fill);
 view();
 await list();
 setInterval(() => document.hidden || list(), LIST_MS);

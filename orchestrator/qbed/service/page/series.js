@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the queues of one cell did: a row a queue, a column a piece of the lab's time. The heat map and the curves read it.
+// The queue samples of one cell: a row per queue, a column per interval of lab time. Read by the heat map and the curves.
 
 export const COLUMNS = 512;
 
@@ -12,7 +12,7 @@ export class Series {
     this.bytes = new Float64Array(size);   // mean times its duration
     this.ns = new Float64Array(size);      // how much of a column is known
     this.sent = new Float64Array(size);    // bytes
-    this.most = new Float64Array(cell.queues.length);
+    this.peak = new Float64Array(cell.queues.length);
     this.highest = 1;
     this.end = 0;                          // columns that have come
     this.flows = new Map();
@@ -29,7 +29,7 @@ export class Series {
       this.bytes[at] += batch.mean[i] * batch.ns[i];
       this.ns[at] += batch.ns[i];
       this.sent[at] += batch.dequeued_bytes[i];
-      if (batch.max[i] > this.most[queue]) this.most[queue] = batch.max[i];
+      if (batch.max[i] > this.peak[queue]) this.peak[queue] = batch.max[i];
       if (batch.max[i] > this.highest) this.highest = batch.max[i];
       if (batch.bin[i] >= this.end) this.end = batch.bin[i] + 1;
     }
@@ -49,17 +49,17 @@ export class Series {
     return this.ns[at] ? this.bytes[at] / this.ns[at] : NaN;
   }
 
-  // The queue's curve: times in ms, and the least, mean and most bytes.
+  // The queue's curve: times in ms, and the minimum, mean and maximum bytes.
   curve(queue) {
-    const times = [], least = [], mean = [], most = [], ms = this.cell.bin_ns / 1e6;
+    const times = [], low = [], mean = [], peak = [], ms = this.cell.bin_ns / 1e6;
     for (let column = 0; column < Math.max(this.end, 1); column++) {
       const at = queue * COLUMNS + column, known = this.ns[at] > 0;
       times.push(column * ms);
-      least.push(known ? this.min[at] : null);
+      low.push(known ? this.min[at] : null);
       mean.push(known ? this.bytes[at] / this.ns[at] : null);
-      most.push(known ? this.max[at] : null);
+      peak.push(known ? this.max[at] : null);
     }
-    return [times, least, mean, most];
+    return [times, low, mean, peak];
   }
 
   // Bits per second that left a queue, over the last columns.

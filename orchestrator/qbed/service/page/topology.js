@@ -3,7 +3,7 @@
 // share of the link's rate.
 
 const SVG = 'http://www.w3.org/2000/svg';
-const MOST_NODES = 300, WIDTH = 900, HEIGHT = 380;
+const MAX_NODES = 300, WIDTH = 900, HEIGHT = 380;
 
 function element(name, attributes, parent) {
   const made = document.createElementNS(SVG, name);
@@ -28,9 +28,9 @@ function places(cell) {
   const around = Map.groupBy ? Map.groupBy(hosts.keys(), host => hosts.get(host)) : new Map();
   if (!Map.groupBy) for (const [host, node] of hosts) around.set(node, [...(around.get(node) ?? []), host]);
   const wide = Math.min(WIDTH / columns, 260) * 0.4, high = Math.min(HEIGHT / rows, 340) * 0.38;
-  for (const [node, mine] of around) {
-    mine.forEach((host, at) => {
-      const angle = Math.PI * 2 * (at + 0.5) / mine.length + Math.PI / 2;
+  for (const [node, members] of around) {
+    members.forEach((host, at) => {
+      const angle = Math.PI * 2 * (at + 0.5) / members.length + Math.PI / 2;
       found[host] = [found[node][0] + wide * Math.cos(angle), found[node][1] + high * Math.sin(angle)];
     });
   }
@@ -46,7 +46,7 @@ export class Topology {
     this.lines = [];
     this.svg.replaceChildren();
     const {cell} = series;
-    if (cell.nodes.length > MOST_NODES) {
+    if (cell.nodes.length > MAX_NODES) {
       element('text', {x: 20, y: 30}, this.svg).textContent = `${cell.nodes.length} nodes: too many to draw`;
       return;
     }
