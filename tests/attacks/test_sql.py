@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from qbed.base.json_files import sealed, unsealed
-from qbed.campaign.file import Campaign, Claim
+from qbed.campaign.claim import Claim
+from qbed.campaign.file import Campaign
 from qbed.claims import sql
 from qbed.claims.judge import judge_all
 from qbed.claims.verdict import Verdict

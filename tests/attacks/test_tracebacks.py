@@ -316,7 +316,8 @@ UNUSUAL_SQL = (
 @pytest.mark.parametrize("chunk", range(4))
 def test_unusual_sql_in_a_received_run_folder(run: Path, chunk: int) -> None:
     """Claims are judged; `report` runs views and figures."""
-    from qbed.campaign.file import Campaign, Claim
+    from qbed.campaign.claim import Claim
+    from qbed.campaign.file import Campaign
     from qbed.claims.judge import judge_all
 
     texts = UNUSUAL_SQL[chunk::4]

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from qbed.campaign.bounds import parse_bound
@@ -71,18 +73,18 @@ def test_a_detectable_effect_is_seen_four_times_of_five() -> None:
 def test_a_run_of_twenty_true_claims_fails_less_than_once_in_a_thousand(population: str) -> None:
     """The rule of the exit status, where the mean is as far from the bound as 95 % needs (bench/false_alarms.py)."""
     random, seeds, runs = np.random.default_rng(7), 16, 3000
-    draw = {
+    draws: dict[str, Callable[[], NDArray[np.float64]]] = {
         "normal": lambda: random.normal(1, 1, (20, seeds)),
         "exponential": lambda: random.exponential(1, (20, seeds)),
         "two states": lambda: (
             np.where(random.random((20, seeds)) < 0.5, 0.0, 2.0) + random.normal(0, 1e-3, (20, seeds))
         ),
-    }[population]
+    }
     bound = parse_bound(f"> {1 - 2.26 / math.sqrt(seeds):.6f}")
     level = 1 - FALSE_ALARM / 20
     alarms = 0
     for _ in range(runs):
-        below = (row for row in draw() if row.mean() < bound.low)
+        below = (row for row in draws[population]() if row.mean() < bound.low)
         alarms += any(surely(list(row), "mean", bound, level) == "refuted" for row in below)
     assert alarms / runs < FALSE_ALARM
     assert surely([0.0] * seeds, "mean", bound, level) == "refuted", "the rule can raise an alarm"

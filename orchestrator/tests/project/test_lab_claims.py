@@ -27,8 +27,11 @@ def test_every_profile_of_a_lab_can_judge_its_claims(name: str) -> None:
                 define(connection, view, sql)
             for claim in campaign.claims:
                 if campaign.asks(claim, profile):
-                    columns = dict(row[:2] for row in connection.execute(f"DESCRIBE {claim.sql}").fetchall())
-                    assert columns.get("holds") == "BOOLEAN", (profile, claim.name)
+                    columns = dict(row[:2] for row in connection.execute(f"DESCRIBE {claim.query}").fetchall())
+                    if claim.sql is None:
+                        assert {"seed", *claim.each, *claim.measure} == set(columns), (profile, claim.name)
+                    else:
+                        assert columns.get("holds") == "BOOLEAN", (profile, claim.name)
                     count += 1
     assert count
     assert not [
