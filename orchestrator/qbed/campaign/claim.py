@@ -34,7 +34,7 @@ class Claim(Part):
     source: str = ""
     """Source of the sentence: the paper, its figure or table."""
     measure: dict[Name, str] = Field(default_factory=dict)
-    """SQL expression of aggregates that gives one number for each seed, or several expressions by name."""
+    """SQL expression, such as `avg(goodput_bps)`, that gives one number for each seed, or several expressions by name."""
     from_: str = Field(default="cells", alias="from")
     """Rows that a measure aggregates: a view, with `WHERE` and `JOIN` as in SQL. It has the column `seed`."""
     each: list[Name] = Field(default_factory=list)
@@ -83,7 +83,7 @@ class Claim(Part):
             return self.sql
         keys = ", ".join(["seed", *map(_quoted, self.each)])
         measures = ", ".join(f"({sql.strip()})::DOUBLE AS {_quoted(name)}" for name, sql in self.measure.items())
-        return f"SELECT {keys}, {measures} FROM {self.from_.strip()} GROUP BY {keys} ORDER BY {keys}"
+        return f"SELECT {keys}, {measures} FROM {self.from_.strip()} GROUP BY ALL ORDER BY {keys}"
 
 
 def _quoted(name: str) -> str:

@@ -60,10 +60,14 @@ def measures(connection: Connection, claim: Claim, seeds: Iterable[int]) -> list
     except duckdb.Error as error:
         raise SampleError(f"the SQL fails: {one_line(error)}") from None
     counted, groups = set(seeds), dict[tuple[Json, ...], Group]()
+    found = set[tuple[int, tuple[Json, ...]]]()
     for seed, *rest in rows:
         if seed not in counted:
             continue
         key = tuple(plain(value) for value in rest[: len(claim.each)])
+        if (seed, key) in found:
+            raise SampleError(f"several values for seed {seed}: expected an aggregate, such as `avg(...)`")
+        found.add((seed, key))
         if key not in groups:
             groups[key] = Group(dict(zip(claim.each, key, strict=True)), {name: {} for name in claim.measure})
         for name, value in zip(claim.measure, rest[len(claim.each) :], strict=True):

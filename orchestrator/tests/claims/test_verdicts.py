@@ -168,5 +168,5 @@ def test_sql_of_a_deterministic_claim_gives_the_same_row_for_each_seed(judge: Ju
     ],
 )
 def test_a_claim_that_cannot_be_judged_fails_the_run(judge: Judge, claim: dict[str, object]) -> None:
-    found = judge(claim, a=[2.0, 2.1])
+    found = judge(claim, a=[2.0, 2.1], b=[3.0, 3.1])
     assert found.verdict == "undecided" and found.contradicted and found.reason
