@@ -42,9 +42,11 @@ axes: {seed: [1]}
 claims:
   - name: complete
     paper: Every flow completes.
+    random: no
     sql: SELECT bool_and(status = 'complete') AS holds, count(*) AS flows FROM flows
   - name: queue
     paper: The queue length that the senders receive grows to about 36 packets.
+    random: no
     sql: SELECT max(signal) BETWEEN 30 AND 40 AS holds, max(signal) AS packets FROM rates
 gap: {goodput_bps: 10 %, fct_mean_ns: 10 %, flows_complete: 0}
 """

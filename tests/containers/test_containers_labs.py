@@ -9,21 +9,34 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from qbed.campaign.bounds import parse_bound
+
 from qbed_testing.container_labs import leftovers, qbed
 
 LABS = Path(__file__).parents[2] / "labs"
 
 
 def failed_claims(run: Path) -> set[str]:
+    """Claims of which some average over these seeds is outside its bound."""
     claims = json.loads((run / "claims.json").read_text())
-    return {claim["name"] for claim in claims if claim["verdict"] != "holds"}
+    return {
+        claim["name"]
+        for claim in claims
+        if claim["sample_holds"] is False
+        or any(not parse_bound(one["bound"]).contains(one["centre"]) for one in claim["estimates"] if one["bound"])
+    }
 
 
 @pytest.mark.parametrize(
     "campaign, dilation, settings, may_fail",
     [
         # Late packets wait at other ports. A retransmission timeout is random: one of 10 ms is a quarter of the lab.
-        ("dumbbell", 300, ["--set", "duration=40 ms", "--set", "hosts.default.rto_min=2 ms"], {"one-bottleneck"}),
+        (
+            "dumbbell",
+            300,
+            ["--seeds", "1", "--set", "duration=40 ms", "--set", "hosts.default.rto_min=2 ms"],
+            {"one-bottleneck"},
+        ),
         ("incast/containers.yml", 1000, [], set()),
         ("fairness/containers.yml", 10, [], set()),
     ],
@@ -43,7 +56,7 @@ def test_a_campaign_gives_equal_results_in_containers_and_virtual_time(
     done = qbed(tmp_path, "run", str(LABS / campaign), "--profile", "quick", *arguments, timeout=600)
     refuted = {one: failed_claims(tmp_path / "out" / one) for one in ("virtual", "containerlab")}
     assert refuted["virtual"] == set() and refuted["containerlab"] <= may_fail, done.stderr
-    assert done.returncode == (1 if refuted["containerlab"] else 0), done.stderr
+    assert done.returncode == 0, done.stderr
     found = duckdb.sql(
         f"SELECT substrate, count(*), bool_and(status = 'complete') FROM '{tmp_path}/out/*/cells.parquet' GROUP BY ALL"
     ).fetchall()

@@ -39,9 +39,11 @@ axes: {seed: [1]}
 claims:
   - name: complete
     paper: Every flow completes.
+    random: no
     sql: SELECT bool_and(status = 'complete') AS holds, count(*) AS flows FROM flows
   - name: stamped
     paper: Both kinds of switch stamp all 58 data packets on their way to the receiver.
+    random: no
     sql: |
       SELECT bool_and(xstats['stamped'] = 58) AS holds, list(xstats['stamped']) AS stamped FROM queues
       WHERE port IN ('s1>s2', 's2>h3')

@@ -38,6 +38,7 @@ axes:
     - {name: third, set: {switches.default.every: 3}}
 claims:
   - name: spared
+    random: no
     sql: |
       SELECT min(xstats['spared']) > 100 AS holds, max(xstats['spared']) AS most_spared
       FROM queues WHERE scheme IN ('half', 'third') AND port = 's1>h3'

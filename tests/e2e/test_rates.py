@@ -32,6 +32,7 @@ claims:
   - name: paced
     paper: A flow below its share has the configured rate, of which 1384 of 1500 bytes are payload.
     source: none
+    random: no
     sql: |
       WITH flow AS (
         SELECT goodput_bps * 1500 / 1384 / 1e9 AS gbps, regexp_extract(rate, '[0-9]+')::INT AS rate_gbps FROM flows)
@@ -40,12 +41,14 @@ claims:
   - name: sampled
     paper: Samples have the configured rate.
     source: none
+    random: no
     sql: |
       SELECT count(DISTINCT rate_bps) = 3 AND count(*) > 200
         AND bool_and(rate_bps = 1e9 * regexp_extract(rate, '[0-9]+')::INT) AS holds, count(*) AS rows FROM rates
   - name: repaired
     paper: Packets that exceed the buffer are dropped and retransmitted.
     source: none
+    random: no
     sql: |
       SELECT bool_and((dropped_packets > 0) = (rate = '8 Gbit/s')) AND bool_and(flows_complete = 2)
         AND bool_and(retransmits >= dropped_packets) AS holds, max(dropped_packets) AS drops FROM cells

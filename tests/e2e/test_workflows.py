@@ -27,7 +27,7 @@ CAMPAIGN = """\
 question: Do the shards give the complete campaign?
 axes: {seed: [1, 2, 3]}
 profiles: {quick: {}}
-claims: [{name: all, paper: Six flows., sql: SELECT count(*) = 6 AS holds FROM flows}]
+claims: [{name: all, paper: Two flows a seed., random: no, sql: SELECT count(*) % 2 = 0 AS holds FROM flows}]
 """
 
 
