@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema, field_validator, model_validator
 
 from qbed.base.errors import nearest
 from qbed.campaign.axes import Part
@@ -14,7 +14,10 @@ from qbed.campaign.bounds import EXAMPLES, Bound, parse_bound
 VALUE = "value"
 """Name of a measure that has no name of its own."""
 ClaimBound = Annotated[
-    Bound, PlainValidator(parse_bound), WithJsonSchema({"type": "string", "examples": list(EXAMPLES)})
+    Bound,
+    PlainValidator(parse_bound),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "examples": list(EXAMPLES)}),
 ]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
@@ -65,13 +68,13 @@ class Claim(Part):
             raise ValueError("a claim needs either `measure` and `bound`, or `sql`")
         if self.measure and not self.bound:
             raise ValueError(f"a claim with `measure` needs `bound`, such as `{EXAMPLES[0]}`")
-        for name in self.bound:
-            if name not in self.measure:
-                raise ValueError(f"`bound` names no measure: `{name}`{nearest(name, self.measure)}")
         measured = {"from": self.from_ != "cells", "each": self.each, "bound": self.bound}
         extra = [name for name, value in (measured | {"average": self.average != "mean"}).items() if value]
         if self.sql is not None and extra:
             raise ValueError(f"`{extra[0]}` belongs to a claim with `measure`")
+        for name in self.bound:
+            if name not in self.measure:
+                raise ValueError(f"`bound` names no measure: `{name}`{nearest(name, self.measure)}")
         if self.expect != "holds" and not self.why:
             raise ValueError(f"a claim with `expect: {self.expect}` needs `why`")
         return self

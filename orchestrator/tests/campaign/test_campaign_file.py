@@ -82,3 +82,33 @@ def test_names_of_columns_and_seeds() -> None:
     assert column_name("workload[0].incast.senders") == "senders"
     assert column_name("switches.default.ecn_threshold") == "ecn_threshold"
     assert parse_seeds("1,4..6") == [1, 4, 5, 6]
+
+
+CLAIM = "claims:\n  - {name: fast, measure: avg(goodput_bps), bound: '> 1e9'}\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("bound: '> 1e9'", "bound: fast"), "claims[0].bound: expected a bound such as"),
+        ((", bound: '> 1e9'", ""), "claims[0]: a claim with `measure` needs `bound`, such as `> 1.5`"),
+        (
+            ("measure: avg(goodput_bps), bound: '> 1e9'", "bound: '> 1'"),
+            "a claim needs either `measure` and `bound`, or `sql`",
+        ),
+        (("bound: '> 1e9'", "bound: '> 1e9', sql: SELECT true AS holds"), "a claim needs either `measure` and `bound`"),
+        (("measure: avg(goodput_bps)", "each: [seed], sql: SELECT true AS holds"), "belongs to a claim with `measure`"),
+        (
+            ("measure: avg(goodput_bps), bound: '> 1e9'", "measure: {rate: avg(goodput_bps)}, bound: {rte: '> 1'}"),
+            "`bound` names no measure: `rte`; did you mean `rate`?",
+        ),
+        (("bound: '> 1e9'", "bound: '> 1e9', expect: undecided"), "a claim with `expect: undecided` needs `why`"),
+        (("bound: '> 1e9'", "bound: '> 1e9', average: mode"), "average: expected `mean`, `geometric` or `median`, got"),
+    ],
+)
+def test_incomplete_claims_are_reported(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    text = f"question: Fast?\n{CLAIM}"
+    assert Campaign.model_validate(load(tmp_path, text).model_dump(by_alias=True)) == load(tmp_path, text)
+    with pytest.raises(CampaignError) as refused:
+        load(tmp_path, text.replace(*change))
+    assert says in str(refused.value)
