@@ -139,6 +139,9 @@ def read_whole(path: Path) -> str:
         raise LabError([f"{path}: cannot read it: {reason}"]) from None
 
 
+_UNQUOTED = re.compile(r".*:\s+>=?\s*\S").match
+
+
 def parse(text: str, file: str = "<text>", folder: Path | None = None) -> Source:
     """Parse one YAML document. LabError has the position of the error."""
     source = Source(file=file, folder=folder or Path())
@@ -149,7 +152,9 @@ def parse(text: str, file: str = "<text>", folder: Path | None = None) -> Source
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
-        raise LabError([f"{file}:{where}: not valid YAML: {error.problem or error.context}"]) from None
+        text_of_line = text.splitlines()[mark.line : mark.line + 1] if mark else []
+        hint = "; quote text that begins with `>`" if any(map(_UNQUOTED, text_of_line)) else ""
+        raise LabError([f"{file}:{where}: not valid YAML: {error.problem or error.context}{hint}"]) from None
     except yaml.reader.ReaderError as error:
         raise LabError([f"{file}:1:1: not valid YAML: character {error.character!r} at {error.position}"]) from None
     except UnicodeError:
