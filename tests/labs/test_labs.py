@@ -63,6 +63,33 @@ def test_the_quick_profile_is_complete_and_consistent(campaign: str, tmp_path: P
     run_queries_of_readme(campaign, out)
 
 
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+def test_any_seeds_end_with_status_0(campaign: str, tmp_path: Path) -> None:
+    """Two seeds that follow from the commit, so that each commit tries others: every claim has a value, and nothing
+    random decides the exit status.
+    """
+    out, first = tmp_path / "run", seed_of_commit()
+    qbed(
+        "run",
+        f"labs/{campaign}",
+        "--profile",
+        "quick",
+        "--seeds",
+        f"{first}..{first + 1}",
+        "--out",
+        str(out),
+        "--no-images",
+    )
+    judged = [one for one in json.loads((out / "claims.json").read_text()) if one["verdict"] != "not asked"]
+    assert not [one["name"] for one in judged if one["contradicted"]]
+    assert not [(one["name"], one["reason"]) for one in judged if one["seeds"] < 2], "a claim without a value"
+
+
+def seed_of_commit() -> int:
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return 1000 + int(commit[:8], 16) % 1_000_000
+
+
 def test_a_profile_compares_linux_and_p4_switches(tmp_path: Path) -> None:
     """Run the profile `switch` of one lab; `make p4-campaigns` runs those of all labs."""
     out = tmp_path / "run"
