@@ -28,7 +28,12 @@ CAMPAIGN = """\
 question: Does a recording give the results of the original?
 axes: {threshold: {field: switches.default.threshold, values: [5 packets, 10 packets]}, seed: [1, 2]}
 claims:
-  - {name: complete, paper: Flows complete., random: no, measure: "avg((status = 'complete')::INT)", from: flows, bound: "= 1"}
+  - name: complete
+    paper: Flows complete.
+    random: no
+    measure: "avg((status = 'complete')::INT)"
+    from: flows
+    bound: "= 1"
 gap: {goodput_bps: 0, queue_mean_packets: 0}
 """
 

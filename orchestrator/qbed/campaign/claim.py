@@ -37,7 +37,7 @@ class Claim(Part):
     source: str = ""
     """Source of the sentence: the paper, its figure or table."""
     measure: dict[Name, str] = Field(default_factory=dict)
-    """SQL expression, such as `avg(goodput_bps)`, that gives one number for each seed, or several expressions by name."""
+    """SQL expression, such as `avg(goodput_bps)`, that gives one number for each seed, or expressions by name."""
     from_: str = Field(default="cells", alias="from")
     """Rows that a measure aggregates: a view, with `WHERE` and `JOIN` as in SQL. It has the column `seed`."""
     each: list[Name] = Field(default_factory=list)

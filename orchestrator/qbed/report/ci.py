@@ -111,7 +111,8 @@ def _claims(xml: _Xml, one: Ended) -> None:
     for verdict in one.verdicts:
         text = f"{verdict.verdict}, expected {verdict.expect}: {describe_verdict(verdict)}\n{verdict.paper}"
         if _open(verdict):
-            xml.case(suite, verdict.name, skipped=("", verdict.reason or text))
+            reason = f"{verdict.verdict}: {verdict.reason}"
+            xml.case(suite, verdict.name, skipped=("", reason if verdict.reason else text))
         elif verdict.contradicted:
             xml.case(suite, verdict.name, failure=(verdict.verdict, text))
         else:
