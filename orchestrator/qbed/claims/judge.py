@@ -158,12 +158,12 @@ def _differing(sample: _Sample) -> str | None:
         for name, values in group.values.items():
             if len(set(values.values())) > 1:
                 (first, one), (second, other) = _first_different(values)
-                return f"`random: no`, but `{name}` is {one:.6g} for seed {first} and {other:.6g} for seed {second}"
+                return f"`random: off`, but `{name}` is {one:.6g} for seed {first} and {other:.6g} for seed {second}"
             if not values and name in sample.claim.bound:
                 return f"`{name}` has no value"
     if len({repr(one) for one in sample.answers.values()}) > 1:
         (first, _), (second, _) = _first_different(sample.answers)
-        return f"`random: no`, but the SQL gives other values for seed {second} than for seed {first}"
+        return f"`random: off`, but the SQL gives other values for seed {second} than for seed {first}"
     if sample.claim.sql is not None and any(one.holds is None for one in sample.answers.values()):
         return "`holds` is NULL"
     return None if sample.groups or sample.answers else "no cell has a value"

@@ -132,7 +132,7 @@ def test_a_deterministic_claim_is_decided_by_one_seed_and_all_have_to_agree(judg
     assert refuted.verdict == "refuted" and refuted.contradicted
     differs = judge(claim, a=[2.0, 2.1])
     assert differs.contradicted and differs.verdict == "undecided"
-    assert differs.reason == "`random: no`, but `value` is 2 for seed 1 and 2.1 for seed 2"
+    assert differs.reason == "`random: off`, but `value` is 2 for seed 1 and 2.1 for seed 2"
 
 
 SQL = {"sql": "SELECT min(goodput_bps) > 1.5 AS holds, min(goodput_bps) AS least FROM cells"}
