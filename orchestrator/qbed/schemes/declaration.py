@@ -422,6 +422,8 @@ class Controller(Strict):
     def _complete(self) -> "Controller":
         _check_parameters(self.parameters)
         self.lengths.check(self.by_name)
+        if self.occupancy is not None and None in (self.occupancy.rate, self.occupancy.packet):
+            raise ValueError("expected `rate` and `packet` in `occupancy`: a controller has no port")
         for parameter in self.parameters:
             if (
                 parameter.default is None
