@@ -166,10 +166,10 @@ def read_parameters(run: Path) -> ParameterTable | None:
 
 
 def show_packets(value: float | None) -> str:
-    """A number of packets: tenths below ten, whole ones above."""
+    """A number of packets: tenths below 100, whole ones above."""
     if value is None:
         return ""
-    return f"{value:.2g}" if value < 1 else f"{round(value, 1):g}" if value < 10 else f"{value:.0f}"
+    return f"{value:.2g}" if value < 1 else f"{round(value, 1):g}" if value < 100 else f"{value:.0f}"
 
 
 def show_bytes(value: float | None) -> str:
