@@ -128,7 +128,7 @@ class Collected:
         return Parameter(name=key.name, lines=lines[:MAX_LINES], left_out=max(0, len(lines) - MAX_LINES))
 
     def _where(self, axes: Sequence[int], combinations: Sequence[Digits]) -> str:
-        """The axes' values in words: `scheme ecn, codel; delay 5 us`."""
+        """The axes' values in words: `buffer 64 KB, 128 KB; delay 5 us`."""
         sets = [sorted({digits[place] for digits in combinations}) for place in range(len(axes))]
         if math.prod(map(len, sets)) == len(combinations):
             parts = [(number, digits) for number, digits in zip(axes, sets, strict=True)]

@@ -229,7 +229,7 @@ def _queues(lab: ResolvedLab, plan: Plan, role: str) -> Iterator[tuple[Key, Effe
                 key = (end.rate_bps, end.overhead_bytes, link.mtu, id(spec), port.program)
                 found.setdefault(key, []).append(port)
     rates, shown = {key[0] for key in found}, set[object]()
-    for (rate, *_), ports in found.items():
+    for (rate, *_), ports in sorted(found.items(), key=lambda one: one[1][0].end.rate_bps):
         group = "switch ports" if role == "switch" else "host ports"
         group += f" at {format_rate(ports[0].end.rate_bps)}" if len(rates) > 1 else ""
         if sum(key[0] == rate for key in found) > 1:
