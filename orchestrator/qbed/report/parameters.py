@@ -145,7 +145,7 @@ def _round_trips(plan: Plan) -> Iterator[tuple[Key, Effective]]:
         several = len({one[0] for one in found}) > 1
         which = "" if not several else ", shortest path" if rtt_ns == min(found)[0] else ", longest path"
         product = rtt_ns * rate_bps / 8e9
-        text = f"{format_duration(rtt_ns)} at {format_rate(rate_bps)}"
+        text = f"at {format_rate(rate_bps)}"
         key = Key("network", f"round trip, bandwidth-delay product{which}")
         yield key, Effective(text, product / frame, product, rtt_ns)
 

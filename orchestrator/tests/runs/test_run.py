@@ -49,6 +49,9 @@ def test_the_tables_hold_every_cell_with_its_axes(bench: Bench) -> None:
     page = (bench.folder / "a" / "report.html").read_text()
     assert "<b>1</b><span>claim holds</span>" in page and "claims not as expected" not in page
     assert "Every flow completes." in page and page.count("<script>/**") == 1
+    assert "What was run" in page and '<span class="where">tcp reno</span>' in page
+    table = json.loads((bench.folder / "a" / "parameters.json").read_text())
+    assert (table["version"], table["combinations"]) == (1, 4)
     assert "http://" not in page.partition("<script>/**")[0], "the page needs no network"
     listed = shown_cells(bench.folder / "a")
     assert len(listed) == 12 and listed[0][:7] == ["0", "reno", "5 us", "1", "complete", "s2>s1", "2 / 2"]
