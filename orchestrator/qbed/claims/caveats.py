@@ -74,9 +74,9 @@ class Caveats:
     def _spans(self, claim: Claim) -> Iterator[str]:
         """The spans over which a claim's SQL has time-weighted means, the views that it reads included."""
         text = self._expanded(claim.query)
-        if _reads(text, "queues") and _MEANS.search(text):
-            yield ""
-        elif _reads(text, "queue_series") and _SERIES.search(text) and not re.search(r"\btime_ns\b", text):
+        totals = _reads(text, "queues") and _MEANS.search(text)
+        series = _reads(text, "queue_series") and _SERIES.search(text) and not _reads(text, "time_ns")
+        if totals or series:
             yield ""
         if _reads(text, "queue_windows") and _MEANS.search(text):
             named = [span for span in self.idle if span and f"'{span}'" in text]
@@ -115,5 +115,5 @@ def find_caveats(connection: Connection, axes: Iterable[str], views: Mapping[str
     return found
 
 
-def _reads(text: str, table: str) -> bool:
-    return re.search(rf"\b{re.escape(table)}\b", text) is not None
+def _reads(text: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", text) is not None

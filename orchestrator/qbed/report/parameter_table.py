@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was run: the parameters in effect of all cells of a campaign, as `parameters.json` stores and reports show them.
+"""The parameters in effect of all cells of a campaign, as `parameters.json` stores and reports show them.
 
 A parameter has one line if it is the same in all cells, otherwise one for each value, with the values of the axes on
 which it depends.

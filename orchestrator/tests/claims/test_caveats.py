@@ -9,10 +9,12 @@ import pytest
 from qbed.campaign.claim import Claim
 from qbed.claims.caveats import Caveats, find_caveats
 from qbed.claims.views import connect_empty
-from qbed.telemetry import tables
 
 MS = 1_000_000
-WHOLE = "a mean includes time without active flows, 60 % of the run in all cells; `observe.until` and `queue_windows` leave it out"
+WHOLE = (
+    "a mean includes time without active flows, 60 % of the run in all cells;"
+    " `observe.until` and `queue_windows` leave it out"
+)
 
 
 def found(
@@ -64,7 +66,7 @@ def test_a_flow_until_the_end_or_a_program_leaves_no_idle_time() -> None:
     assert found(("ecn", "s1>s2", 40), programs=True).of_claim(claim("avg(mean_packets)", "queues")) == []
 
 
-def test_a_window_has_its_own_idle_time() -> None:
+def test_a_window_has_the_idle_time_within_it() -> None:
     caveats = found(("ecn", "s1>s2", 40), windows=(("busy", 0, 40), ("long", 0, 80)))
     assert caveats.of_claim(claim("avg(mean_packets)", "queue_windows WHERE span = 'busy'")) == []
     expected = "a mean includes time without active flows, 50 % of the window `long` in all cells"

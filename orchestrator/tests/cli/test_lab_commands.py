@@ -34,7 +34,7 @@ def test_inspect_shows_the_parameters_of_a_profile() -> None:
     assert "What is run" in alone and "[scheme ecn]" not in alone
     shown = qbed("inspect", str(LABS / "dumbbell"), "--profile", "quick", "--set", "links.default.rate=1 Gbit/s")
     words = [line.split() for line in shown.stdout.splitlines()]
-    assert "threshold 20 packets [scheme ecn] 20 30.3 KB 242 us".split() in words
+    assert ["threshold", "20", "packets", "[scheme", "ecn]", "20", "30.3", "KB", "242", "us"] in words
     printed = qbed("inspect", str(LABS / "dumbbell"), "--profile", "quick", "--json")
     table = json.loads(printed.stdout)
     assert (printed.returncode, table["combinations"]) == (0, 3)

@@ -38,7 +38,10 @@ def test_anchors_and_merges() -> None:
         ),
         ("? [a]\n: 1\n", "<text>:1:3: a field's name must be plain text"),
         ("a: {<<: 1}\n", "<text>:1:9: a: `<<` merges fields, so it needs a mapping"),
-        ("bound: > 1.5\nb: 1\n", "<text>:1:10: not valid YAML: did not find expected comment or line break; quote text that begins with `>`"),
+        (
+            "bound: > 1.5\nb: 1\n",
+            "<text>:1:10: not valid YAML: did not find expected comment or line break; quote text that begins with `>`",
+        ),
         ("a: 1\n---\nb: 1\n", "<text>:2:1: not valid YAML: but found another document"),
         ("a: \x07", "<text>:1:1: not valid YAML: character 7 at 3"),
     ],

@@ -74,7 +74,7 @@ def test_thresholds_of_a_controller_are_at_its_rate_and_packet() -> None:
     assert rows[Key("controller", "controller")].value == "timely by max of packets in 32 bits"
 
 
-def test_the_queue_inside_a_scheme_has_its_own_parameters() -> None:
+def test_parameters_of_the_queue_inside_a_scheme() -> None:
     rows = rows_of(LAB + "switches: {default: {scheme: abq, above: codel, target: 121120 ns}}")
     group = "switch ports at 1 Gbit/s"
     assert rows[Key(group, "scheme")].value == "abq, inside: codel"
