@@ -27,6 +27,7 @@ from qbed.claims.verdict import NOT_ASKED, Verdict, read_verdicts
 from qbed.claims.views import connect
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.images import FORMATS, draw_images, write
+from qbed.report.parameter_table import COLUMNS, read_parameters
 from qbed.report.strip import strip
 from qbed.report.style import SCREEN, Style
 from qbed.storage.checksums import NO_CHECKSUMS, has_checksums
@@ -160,6 +161,8 @@ def _render(run: Path, identity: Row, connection: Connection, drawings: list[Dra
         verdicts=verdicts,
         tally=tally(verdicts),
         counts=dict(connection.execute("SELECT status, count(*) FROM all_cells GROUP BY 1 ORDER BY 1").fetchall()),
+        parameters=read_parameters(run),
+        lengths=COLUMNS,
         cells=_cells(connection, names, colours),
         queues=_queues(connection),
         remarks=_remarks(connection),

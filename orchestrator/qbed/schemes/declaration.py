@@ -185,6 +185,28 @@ def _fields(by_name: Mapping[str, Parameter], values: Mapping[str, Value]) -> It
             yield field, kernel_value(value, field)
 
 
+class Occupancy(Strict):
+    """Parameters that are a length of a queue, and how to convert between packets, bytes and time."""
+
+    thresholds: tuple[str, ...]
+    """Parameters that are a length: an amount, bytes, packets, or a duration, which is a waiting time."""
+    rate: str | None = None
+    """The parameter with the rate at which the queue drains. Without it, and where it is 0: the rate of the port."""
+    packet: str | None = None
+    """The parameter with the length of a packet; the largest frame of the port without it."""
+
+    def check(self, by_name: Mapping[str, Parameter]) -> None:
+        """ValueError if a name is of no parameter, or of one that is no such quantity."""
+        types: dict[str, tuple[str, ...]] = dict.fromkeys(self.thresholds, ("amount", "bytes", "packets", "duration"))
+        types |= {name: (kind,) for name, kind in ((self.rate, "rate"), (self.packet, "bytes")) if name is not None}
+        for name, kinds in types.items():
+            if name not in by_name:
+                raise ValueError(f"`occupancy` names no parameter `{name}`{nearest(name, by_name)}")
+            if by_name[name].type not in kinds:
+                expected = " or ".join(f"`{kind}`" for kind in kinds)
+                raise ValueError(f"expected the type {expected} of the parameter `{name}`, which `occupancy` names")
+
+
 class Statistic(Number):
     """A counter or state that the qdisc reports (TCA_STATS_APP), as C lays out a structure of them all."""
 
@@ -245,6 +267,8 @@ class Scheme(Strict):
     """The scheme of the queue inside, if it has one."""
     parameters: list[Parameter]
     """Parameters of the lab file."""
+    occupancy: Occupancy | None = None
+    """Parameters that are a length of the queue; all amounts without it."""
     presets: dict[str, dict[str, str | int | float | bool]] = Given(default_factory=dict)
     """Parameter values by the names of presets; values in the lab file take precedence."""
     statistics: tuple[Statistic, ...] = ()
@@ -255,6 +279,7 @@ class Scheme(Strict):
         if not any(parameter.name == "buffer" and parameter.default is not None for parameter in self.parameters):
             raise ValueError("a scheme needs the parameter `buffer` and its default")
         _check_parameters((*self.parameters, *self.qdisc.tc))
+        self.lengths.check(self.by_name)
         if self.child is not None:
             for name in (self.child.parameter, *self.child.given.values()):
                 if name not in self.by_name or self.by_name[name].default is None:
@@ -269,6 +294,12 @@ class Scheme(Strict):
     def by_name(self) -> dict[str, Parameter]:
         """The parameters by their names."""
         return {parameter.name: parameter for parameter in self.parameters}
+
+    @property
+    def lengths(self) -> Occupancy:
+        """The parameters that are a length of the queue."""
+        amounts = tuple(parameter.name for parameter in self.parameters if parameter.type == "amount")
+        return self.occupancy or Occupancy(thresholds=amounts)
 
     def defaults(self) -> dict[str, Value]:
         """The defaults in base units."""
@@ -380,6 +411,8 @@ class Controller(Strict):
     """Inputs: round-trip times, the signal that switches accumulate, or QCN's feedback messages."""
     parameters: tuple[HostParameter, ...]
     """Parameters of the lab file."""
+    occupancy: Occupancy | None = None
+    """Parameters that are a length of a queue."""
     ordered: tuple[tuple[str, ...], ...] = ()
     """Parameters of which each is at most the next one."""
     scheme: str = ""
@@ -388,6 +421,9 @@ class Controller(Strict):
     @model_validator(mode="after")
     def _complete(self) -> "Controller":
         _check_parameters(self.parameters)
+        self.lengths.check(self.by_name)
+        if self.occupancy is not None and None in (self.occupancy.rate, self.occupancy.packet):
+            raise ValueError("expected `rate` and `packet` in `occupancy`: a controller has no port")
         for parameter in self.parameters:
             if (
                 parameter.default is None
@@ -416,6 +452,11 @@ class Controller(Strict):
         """The parameters by their names."""
         return {parameter.name: parameter for parameter in self.parameters}
 
+    @property
+    def lengths(self) -> Occupancy:
+        """The parameters that are a length of a queue."""
+        return self.occupancy or Occupancy(thresholds=())
+
     def defaults(self, link_bps: int | None = None) -> dict[str, Value]:
         """The defaults in base units, of a sender with a link that carries IP packets at this rate."""
         return {p.name: link_bps if p.link and link_bps else p.parse(p.default) for p in self.parameters}
@@ -440,15 +481,19 @@ class Controller(Strict):
         self._check_order(complete)
         return pack_attributes(list(_fields(self.by_name, complete)))
 
-    def describe(self, options: bytes) -> dict[str, str]:
-        """Return the parameters in QRATE_A_PARAMETERS, in the lab file's notation."""
+    def values(self, options: bytes) -> dict[str, Value]:
+        """Return the parameters in QRATE_A_PARAMETERS, in base units."""
         numbers = unpack_attributes(options)
-        found = {}
+        found: dict[str, Value] = {}
         for parameter in self.parameters:
             field = parameter.attribute
             if field is not None and field.number in numbers:
-                found[parameter.name] = parameter.show(base_value(unpack(field, numbers[field.number]), field))
+                found[parameter.name] = base_value(unpack(field, numbers[field.number]), field)
         return found
+
+    def describe(self, options: bytes) -> dict[str, str]:
+        """Return the parameters in QRATE_A_PARAMETERS, in the lab file's notation."""
+        return {name: self.by_name[name].show(value) for name, value in self.values(options).items()}
 
     def _check_order(self, values: Mapping[str, Value]) -> None:
         for low, high in self.ordered_pairs():

@@ -42,7 +42,8 @@ from qbed.telemetry.records import RAW_FILES
 DISCARDED = ".discarded.json"
 """The name of `campaign.json` while its run is being discarded."""
 CLAIMS = "claims.json"
-RUN_FILES = ("cells", "figures", MERGED, CLAIMS, "meta.json", "report.html", "telemetry")
+PARAMETERS = "parameters.json"
+RUN_FILES = ("cells", "figures", MERGED, CLAIMS, PARAMETERS, "meta.json", "report.html", "telemetry")
 """Files and folders that a run writes besides its tables."""
 MANY_SAMPLES = 10_000_000
 """Fewer samples are read without a check against the plan, because compiling it costs more."""

@@ -47,7 +47,11 @@ def test_the_tables_hold_every_cell_with_its_axes(bench: Bench) -> None:
     assert bench.query("a", "SELECT count(*), min(slowdown) >= 1 FROM 'RUN/flows.parquet'") == [(24, True)]
     assert bench.query("a", "SELECT count(DISTINCT port) FROM 'RUN/queues.parquet' WHERE port = 's1>s2'") == [(1,)]
     page = (bench.folder / "a" / "report.html").read_text()
-    assert "1 of 1" in page and "Every flow completes." in page and page.count("<script>/**") == 1
+    assert "<b>1</b><span>claim holds</span>" in page and "claims not as expected" not in page
+    assert "Every flow completes." in page and page.count("<script>/**") == 1
+    assert "What was run" in page and '<span class="where">tcp reno</span>' in page
+    table = json.loads((bench.folder / "a" / "parameters.json").read_text())
+    assert (table["version"], table["combinations"]) == (1, 4)
     assert "http://" not in page.partition("<script>/**")[0], "the page needs no network"
     listed = shown_cells(bench.folder / "a")
     assert len(listed) == 12 and listed[0][:7] == ["0", "reno", "5 us", "1", "complete", "s2>s1", "2 / 2"]
