@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
 from qbed.substrates import Limits
 from qbed.substrates.sessions import LineConnection, connect, listen
 from qbed.substrates.toolchain import Manifest, Toolchain
@@ -24,7 +25,9 @@ def keeper(folder: Path) -> Iterator[tuple[LineConnection, LineConnection]]:
     process = subprocess.Popen(["sleep", "600"], start_new_session=True)
     guest = Guest(process, gate)
     with listen(folder, SOCKET) as listener:
-        serving = threading.Thread(target=Keeper(guest, Toolchain(folder, Manifest()), folder, listener, Limits()).serve)
+        serving = threading.Thread(
+            target=Keeper(guest, Toolchain(folder, Manifest()), folder, listener, Limits()).serve
+        )
         serving.start()
         with LineConnection(agent) as of_guest, LineConnection(connect(folder, SOCKET)) as client:
             of_guest.set_timeout(30)
