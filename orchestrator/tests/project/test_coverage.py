@@ -32,7 +32,7 @@ def test_tests_are_not_counted_and_programs_are_merged(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text("\n".join(map(json.dumps, units)))
     argv = [sys.executable, ROOT / "tools" / "coverage", tmp_path]
     table = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    rows = [line.rpartition("of ")[0].split() + [line.split()[-2]] for line in table.splitlines() if line]
+    rows = [[*line.rpartition("of ")[0].split(), line.split()[-2]] for line in table.splitlines() if line]
     assert rows == [
         ["qbed.config", "3", "75.0"],
         ["Python,", "all", "3", "75.0"],
