@@ -3,6 +3,7 @@
 //! gets the flows of the workloads that name it, allocates topics, and handles the events and deadlines of its topics.
 
 mod cbr;
+mod datagram;
 mod exchanges;
 mod probe;
 mod rate;
