@@ -14,8 +14,9 @@ CAPTURE = ROOT / "crates" / "agent" / "src" / "observe" / "capture.rs"
 
 
 def test_tests_are_not_counted_and_programs_are_merged(tmp_path: Path) -> None:
+    files = ("orchestrator/qbed/config/units.py", "/tmp/broken/substrate.py")
     lines = {"executed_lines": [1, 2, 3], "missing_lines": [4]}
-    (tmp_path / "python.json").write_text(json.dumps({"files": {"orchestrator/qbed/config/units.py": lines}}))
+    (tmp_path / "python.json").write_text(json.dumps({"files": dict.fromkeys(files, lines)}))
     in_tests = CAPTURE.read_text().splitlines().index("mod tests {") + 2
     testing = CAPTURE.parent.parent / "testing.rs"
     (tmp_path / "rust.lcov").write_text(
