@@ -148,6 +148,7 @@ class Keeper:
         self._running: dict[int, Running] = {}
         self._advances: deque[tuple[Client, int]] = deque()
         self._step: tuple[int, int] | None = None  # its number, and when it began
+        self._exits: list[tuple[Client, Message]] = []  # of commands that ended in this step
         self._next_id = 1
         self._time_ns = 0  # since the lab's epoch
         self._paced = False  # the next step waits for real time
@@ -178,6 +179,7 @@ class Keeper:
 
     def _fail_waiting(self, text: str) -> None:
         """Send an error to each client that waits for a command or for time to pass."""
+        self._report_exits()
         clients = [command.client for command in self._running.values() if command.client is not None]
         for client in [*clients, *(client for client, _ in self._advances)]:
             client.send({"event": "error", "error": text})
@@ -373,6 +375,8 @@ class Keeper:
             if command.background and "data" in message:
                 with self._output(number).open("ab") as log:
                     log.write(base64.b64decode(message["data"]))
+            elif command.client is not None and event == "exit" and self._step is not None:
+                self._exits.append((command.client, message))
             elif command.client is not None:
                 command.client.send(message)
         elif event == "error":
@@ -382,6 +386,7 @@ class Keeper:
         assert self._step is not None
         passed_ns = self._time_ns - self._step[1]
         self._step = None
+        self._report_exits()
         if not self._advances:
             return
         client, left = self._advances.popleft()
@@ -389,6 +394,12 @@ class Keeper:
             self._advances.appendleft((client, left - passed_ns))
         else:
             client.send({"event": "exit", "code": 0, "time_ns": self._time_ns})
+
+    def _report_exits(self) -> None:
+        """Report the commands that ended in the last step. The agent writes all samples before it ends a step."""
+        for client, message in self._exits:
+            client.send(message)
+        self._exits.clear()
 
     def _on_error(self, message: Message) -> None:
         """Handle an error without an id (an unknown node): it belongs to the newest command."""
