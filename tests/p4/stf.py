@@ -415,11 +415,115 @@ def congestion_point() -> Iterator[str]:
     yield "\ncheck_counter reflected(2) packets == 5\ncheck_counter routed(0) packets == 4\n"
 
 
+ECE = 0x40
+RPM_ALWAYS = "red(buffer:1000000, min:0, max:0, slope:0, wlog:0)"
+
+
+def exchange(arrives: Packet, at: int, leaves: Packet | None, port: int, comment: str) -> str:
+    """A packet that arrives at a port, and as it leaves another."""
+    expect = f"expect {port} {leaves.routed(port).frame().hex()}$\n" if leaves else ""
+    return f"# {comment}\npacket {at} {arrives.frame().hex()}\n{expect}"
+
+
+def with_ece(packet: Packet) -> Packet:
+    """A segment with ECE, and the checksum as RFC 1624 updates it."""
+    words = [*struct.unpack("!10H", packet.transport[:20])]
+    before, after = words[6], words[6] | ECE
+    total = (words[8] ^ 0xFFFF) + (before ^ 0xFFFF) + after
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    words[6], words[8] = after, total ^ 0xFFFF
+    return replace(packet, transport=struct.pack("!10H", *words) + packet.transport[20:])
+
+
+def rpm_of_family(source: str, destination: str, name: str) -> Iterator[str]:
+    """Reverse path marking of a flow from source to destination: port 2 signals congestion with each packet."""
+    data = Packet(source, destination, TCP, tcp(1000, 2000, payload=b"data"), dsfield=0xBA)
+    ce = replace(data, dsfield=0xBB)
+    back = tcp(2000, 1000)
+    ack = Packet(destination, source, TCP, back)
+
+    def segment(flags: int) -> Packet:
+        return replace(ack, transport=tcp(2000, 1000, flags))
+
+    yield f"\n# {name}\n"
+    yield exchange(data, 1, ce, 2, "no acknowledgement was seen: the mark goes forward")
+    yield exchange(ack, 2, ack, 1, "an acknowledgement, without a decision")
+    yield exchange(data, 1, data, 2, "a decision waits for an acknowledgement")
+    yield exchange(data, 1, data, 2, "another one")
+    yield exchange(segment(0x14), 2, segment(0x14), 1, "a reset carries none, and clears both")
+    yield exchange(ack, 2, ack, 1, "an acknowledgement, without a decision")
+    yield exchange(data, 1, data, 2, "a decision")
+    yield exchange(data, 1, data, 2, "another one")
+    yield exchange(ack, 2, with_ece(ack), 1, "it is carried")
+    already = segment(0x10 | ECE)
+    yield exchange(already, 2, already, 1, "an acknowledgement with ECE takes one")
+    yield exchange(ack, 2, ack, 1, "no decision is left")
+    yield exchange(ce, 1, ce, 2, "CE stays, and is no decision")
+    yield exchange(ack, 2, ack, 1, "no decision")
+    yield exchange(replace(data, dsfield=0xB8), 1, None, 2, "not ECN-capable: dropped")
+    other = replace(data, protocol=UDP, transport=udp(1000, 2000))
+    yield exchange(other, 1, replace(other, dsfield=0xBB), 2, "not TCP: the mark goes forward")
+    yield exchange(data, 1, data, 2, "a decision")
+    yield exchange(segment(0x12), 2, segment(0x12), 1, "a SYN-ACK carries none, and clears it")
+    yield exchange(ack, 2, ack, 1, "no decision is left")
+
+
+def reverse_marking() -> Iterator[str]:
+    yield LICENCE
+    yield "# RED with thresholds of 0 decides about each packet that port 2 enqueues.\n\n"
+    yield from routes()
+    yield route("10.0.1.0/24", 1) + route("fd00:1::/64", 1) + next_hop(1)
+    yield f"add codel port:2 at_ingress()\nadd decides port:2 {RPM_ALWAYS}\n"
+    yield from rpm_of_family(A, B, "IPv4")
+    yield from rpm_of_family(A6, B6, "IPv6")
+
+    yield "\n# One register: the second flow collides with the first\n"
+    yield "setdefault rpm registers(mask:0, reverse_timeout_us:1000000000, per_port:0, one_bit:0)\n"
+    first = Packet(A, B, TCP, tcp(3000, 4000, payload=b"data"), dsfield=2)
+    second = replace(first, transport=tcp(3001, 4001, payload=b"data"))
+    acks = [Packet(B, A, TCP, tcp(4000 + flow, 3000 + flow)) for flow in range(2)]
+    yield exchange(acks[0], 2, acks[0], 1, "the first flow holds it")
+    yield exchange(acks[1], 2, acks[1], 1, "the second does not")
+    yield exchange(second, 1, replace(second, dsfield=3), 2, "so its mark goes forward")
+    yield exchange(first, 1, first, 2, "the first flow's waits")
+    yield exchange(acks[1], 2, acks[1], 1, "not for the second")
+    yield exchange(acks[0], 2, with_ece(acks[0]), 1, "but for the first")
+
+    yield "\n# One bit a flow: decisions until the next acknowledgement are one\n"
+    yield "setdefault rpm registers(mask:65535, reverse_timeout_us:1000000000, per_port:0, one_bit:1)\n"
+    yield exchange(acks[1], 2, acks[1], 1, "an acknowledgement")
+    yield exchange(second, 1, second, 2, "a decision")
+    yield exchange(second, 1, second, 2, "the same")
+    yield exchange(acks[1], 2, with_ece(acks[1]), 1, "it is carried")
+    yield exchange(acks[1], 2, acks[1], 1, "no decision is left")
+
+    yield "\n# A step of no packets: an empty queue is not above it, and nor is a linear law's threshold\n"
+    yield "add decides port:3 step(buffer:1000000, threshold:0)\nadd codel port:3 at_ingress()\n"
+    yield exchange(replace(first, destination="10.0.2.129"), 1, replace(first, destination="10.0.2.129"), 3, "step")
+    yield output_port(70)
+    yield f"add decides port:70 linear(buffer:1000000, threshold:0, eta:{10**12})\nadd codel port:70 at_ingress()\n"
+    yield exchange(replace(first, destination="10.2.70.1"), 1, replace(first, destination="10.2.70.1"), 70, "linear")
+    yield "\n# A queue that is full to its buffer decides nothing\n" + output_port(71)
+    yield "add decides port:71 red(buffer:0, min:0, max:0, slope:0, wlog:0)\nadd codel port:71 at_ingress()\n"
+    yield exchange(replace(first, destination="10.2.71.1"), 1, replace(first, destination="10.2.71.1"), 71, "full")
+
+    yield "\n# marked = forward + CE + reverse + ECE + cleared + merged; none is pending\n"
+    for name, packets in {
+        "marked": 20, "forward_marks": 5, "ce_arrived": 2, "dropped": 2, "collisions": 1, "reverse_marks": 4,
+        "ece_already_set": 2, "merged": 1,
+    }.items():  # fmt: skip
+        yield f"check_counter {name}(2) packets == {packets}\n"
+    for port in (3, 70, 71):
+        yield f"check_counter marked({port}) packets == 0\n"
+
+
 FILES = {
     "droptail/p4/tests/forwarding.stf": forwarding,
     "ecn/p4/tests/marking.stf": step_marking,
     "stamp/p4/tests/stamp.stf": stamp,
     "qcn/p4/tests/feedback.stf": congestion_point,
+    "rpm/p4/tests/marking.stf": reverse_marking,
 }
 
 

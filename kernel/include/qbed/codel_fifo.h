@@ -42,12 +42,18 @@ struct codel_fifo {
 	struct codel_fifo_stats stats;
 };
 
+static inline bool codel_fifo_fits(const struct Qdisc *sch, const struct codel_fifo *fifo,
+				   const struct sk_buff *skb)
+{
+	return sch->q.qlen < fifo->params.limit_packets &&
+	       (u64)sch->qstats.backlog + qdisc_pkt_len(skb) <= fifo->params.limit_bytes;
+}
+
 static int codel_fifo_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
 {
 	struct codel_fifo *fifo = qdisc_priv(sch);
 
-	if (sch->q.qlen >= fifo->params.limit_packets ||
-	    (u64)sch->qstats.backlog + qdisc_pkt_len(skb) > fifo->params.limit_bytes) {
+	if (!codel_fifo_fits(sch, fifo, skb)) {
 		fifo->stats.overlimit++;
 		return qdisc_drop(skb, sch, to_free);
 	}

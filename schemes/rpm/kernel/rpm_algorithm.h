@@ -75,6 +75,7 @@ enum rpm_path {
 	RPM_FORWARD,		/* CE stays in the packet: no acknowledgement was seen, or decisions
 				 * of another port are pending
 				 */
+	RPM_MERGED,		/* the flow's bit is set already */
 	RPM_COLLISION,		/* CE stays in the packet: another flow holds the register */
 };
 
@@ -111,7 +112,10 @@ static inline bool rpm_seen(const struct rpm_params *params, const struct rpm_re
 	       now_ns - reg->reverse_ns <= params->reverse_timeout_ns;
 }
 
-/* CoDel decided to signal congestion to a flow: lines 2 to 5. */
+/*
+ * The law decided to signal congestion to a flow: lines 2 to 5. With one bit for
+ * a flow (section III.C), the next acknowledgement carries all decisions before it.
+ */
 static inline enum rpm_path rpm_on_congestion(const struct rpm_params *params,
 					      struct rpm_register *reg, u32 signature,
 					      void *port, u64 now_ns)
@@ -122,6 +126,8 @@ static inline enum rpm_path rpm_on_congestion(const struct rpm_params *params,
 		return reg->closing ? RPM_FORWARD : RPM_COLLISION;
 	if (reg->pending && reg->port != port)
 		return RPM_FORWARD;
+	if (reg->pending && params->counter == RPM_COUNTER_BIT)
+		return RPM_MERGED;
 	reg->port = port;
 	reg->pending++;
 	return RPM_REVERSE;

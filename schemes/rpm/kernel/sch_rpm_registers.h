@@ -64,7 +64,7 @@ static struct rpm_register *rpm_register_of(struct rpm_switch *sw, const struct 
 	return &sw->registers[rpm_position(hash, sw->register_count)];
 }
 
-/* CoDel marked @skb. Returns true if the decision was registered for the reverse path. */
+/* The law signals congestion with @skb. Returns true if the decision was registered for the reverse path. */
 static bool rpm_register_decision(struct rpm_port *port, struct sk_buff *skb, bool had_ce)
 {
 	struct rpm_stats *stats = &port->stats;
@@ -93,6 +93,9 @@ static bool rpm_register_decision(struct rpm_port *port, struct sk_buff *skb, bo
 		rpm_stats_advance(stats, &port->changed_ns, now_ns);
 		stats->pending++;
 		break;
+	case RPM_MERGED:
+		stats->merged++;
+		break;
 	case RPM_COLLISION:
 		stats->collisions++;
 		fallthrough;
@@ -102,7 +105,7 @@ static bool rpm_register_decision(struct rpm_port *port, struct sk_buff *skb, bo
 	}
 unlock:
 	spin_unlock(&port->sw->lock);
-	return path == RPM_REVERSE;
+	return path == RPM_REVERSE || path == RPM_MERGED;
 }
 
 static void rpm_cleared(struct rpm_port *port, u32 decisions, u64 now_ns)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reverse path congestion marking: the rule of schemes/rpm/kernel/rpm_algorithm.h
- * (Algorithm 1 of the paper). CoDel decides as a packet leaves its queue; the
- * decision waits in a register of its flow for the flow's next acknowledgement.
+ * (Algorithm 1 of the paper). CoDel decides as a packet leaves its queue, other
+ * laws as it enters it; the decision waits in a register of its flow for the
+ * flow's next acknowledgement.
  */
 #include "headers.p4"
 
@@ -12,10 +13,12 @@ struct scheme_metadata {
     bit<32> register_mask;
     bit<48> reverse_timeout;	/* us */
     bit<1> per_port;
+    bit<1> one_bit;		/* a register is a bit: decisions until the next acknowledgement are one */
 }
 
 #include "acknowledgements.p4"
 #include "controlled_delay.p4"
+#include "decisions.p4"
 #include "marking.p4"
 
 /* Signatures that no flow has: of a free register, and of one that all flows of a port share. */
@@ -75,6 +78,9 @@ control FlowRegister(in headers hdr, in metadata meta, in bool reversed, in bit<
 @name(".rpm_pending_port") register<bit<9>>(REGISTERS + PORTS) pending_port_of;
 @name(".rpm_closing") register<bit<1>>(REGISTERS + PORTS) closing_of;
 @name(".cleared") register<bit<32>>(PORTS) cleared_of;
+
+/* packets in the queue of the port, where the law decides at ingress, which knows of no queue */
+@name(".waiting") register<bit<32>>(PORTS) waiting_of;
 
 /* Nothing will carry what is pending in the register. */
 control Clear(in bit<32> position)
@@ -157,6 +163,74 @@ control Acknowledge(inout headers hdr, in metadata meta, in bit<48> now, in bit<
     }
 }
 
+/* by egress port, as the kernel's statistics of the same names */
+@name(".marked") counter(PORTS, CounterType.packets) marked;
+@name(".forward_marks") counter(PORTS, CounterType.packets) forward_marks;
+@name(".ce_arrived") counter(PORTS, CounterType.packets) ce_arrived;
+@name(".collisions") counter(PORTS, CounterType.packets) collisions;
+@name(".dropped") counter(PORTS, CounterType.packets) dropped;
+@name(".merged") counter(PORTS, CounterType.packets) merged;
+
+/* The law of a port signals congestion with a packet. */
+control Signal(inout headers hdr, in metadata meta, in bit<9> egress_port, in bit<48> now, out bool drops)
+{
+    ReadEcn() read_ecn;
+    SetCe() set_ce;
+    FlowRegister() flow_register;
+
+    apply {
+        bit<32> index = (bit<32>)egress_port;
+        bool forward = true;
+        bit<2> ecn;
+        bit<32> position = 0;
+        bit<32> signature;
+        bit<32> holder;
+        bit<48> reverse_time;
+        bit<32> pending = 0;
+        bit<9> port;
+        bit<1> closing;
+
+        drops = false;
+        read_ecn.apply(hdr, ecn);
+        if (ecn == ECN_NOT_CAPABLE) {
+            dropped.count(index);
+            drops = true;
+            return;
+        }
+        marked.count(index);
+        if (ecn == ECN_CE) {
+            ce_arrived.count(index);
+            return;
+        }
+        if (hdr.tcp.isValid()) {
+            flow_register.apply(hdr, meta, false, egress_port, position, signature);
+            holder_of.read(holder, position);
+            reverse_time_of.read(reverse_time, position);
+            pending_of.read(pending, position);
+            pending_port_of.read(port, position);
+            /* only where an acknowledgement of the flow passed a short while ago */
+            if (holder != NO_HOLDER && now - reverse_time <= meta.scheme.reverse_timeout) {
+                if (holder != signature) {
+                    closing_of.read(closing, position);
+                    if (closing == 0)
+                        collisions.count(index);
+                } else if (pending == 0 || port == egress_port) {
+                    forward = false;
+                }
+            }
+        }
+        if (forward) {
+            set_ce.apply(hdr);
+            forward_marks.count(index);
+        } else if (pending != 0 && meta.scheme.one_bit == 1) {
+            merged.count(index);
+        } else {
+            pending_of.write(position, pending + 1);
+            pending_port_of.write(position, egress_port);
+        }
+    }
+}
+
 control SchemeIngress(inout headers hdr, inout metadata meta,
                       inout standard_metadata_t standard_metadata)
 {
@@ -165,16 +239,44 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
     End() end_flow;
     End() end_answered;
     Acknowledge() acknowledge;
+    EnqueueDecision() enqueue_decision;
+    Signal() signal;
+    enqueue_law law;
 
-    @name(".registers") action registers(bit<32> mask, bit<48> reverse_timeout_us, bit<1> per_port) {
+    @name(".registers") action registers(bit<32> mask, bit<48> reverse_timeout_us, bit<1> per_port,
+                                         bit<1> one_bit) {
         meta.scheme.register_mask = mask;
         meta.scheme.reverse_timeout = reverse_timeout_us;
         meta.scheme.per_port = per_port;
+        meta.scheme.one_bit = one_bit;
     }
 
     @name(".rpm") table rpm {
         actions = { registers; }
-        default_action = registers(REGISTERS - 1, 1000000, 0);
+        default_action = registers(REGISTERS - 1, 1000000, 0, 0);
+    }
+
+    @name(".at_egress") action at_egress() {
+        law = { NOT_ENQUEUED, 0, 0, 0, 0, 0 };
+    }
+
+    @name(".red") action red(bit<32> buffer, bit<32> min, bit<32> max, bit<64> slope, bit<8> wlog) {
+        law = { RED, buffer, min, max, slope, wlog };
+    }
+
+    @name(".step") action step(bit<32> buffer, bit<32> threshold) {
+        law = { STEP, buffer, threshold, 0, 0, 0 };
+    }
+
+    @name(".linear") action linear(bit<32> buffer, bit<32> threshold, bit<64> eta) {
+        law = { LINEAR, buffer, threshold, 0, eta, 0 };
+    }
+
+    @name(".decides") table decides {
+        key = { standard_metadata.egress_spec : exact @name("port"); }
+        actions = { at_egress; red; step; linear; }
+        default_action = at_egress();
+        size = PORTS;
     }
 
     apply {
@@ -186,25 +288,47 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         bit<32> signature;
         bit<32> holder;
         bool of_flows;
+        bit<32> index;
+        bit<32> queue;
+        bool signals;
+        bool drops;
 
         rpm.apply();
-        if (!hdr.tcp.isValid())
-            return;
         of_flows = meta.scheme.per_port == 0;	/* the register of a port serves all */
-        flow_register.apply(hdr, meta, false, port, flow_index, flow_signature);
-        answered_register.apply(hdr, meta, true, port, answered, signature);
-        if (of_flows && (hdr.tcp.syn == 1 || hdr.tcp.rst == 1))
-            end_flow.apply(flow_index, flow_signature);
-        if (of_flows && hdr.tcp.rst == 1)
-            end_answered.apply(answered, signature);
-        if (hdr.tcp.ack == 1 && hdr.tcp.rst == 0)
-            acknowledge.apply(hdr, meta, now, answered, signature);
-        /* last: this very acknowledgement shall not take what the flow leaves */
-        if (of_flows && hdr.tcp.fin == 1) {
-            holder_of.read(holder, flow_index);
-            if (holder == flow_signature)
-                closing_of.write(flow_index, 1);
+        if (hdr.tcp.isValid()) {
+            flow_register.apply(hdr, meta, false, port, flow_index, flow_signature);
+            answered_register.apply(hdr, meta, true, port, answered, signature);
+            if (of_flows && (hdr.tcp.syn == 1 || hdr.tcp.rst == 1))
+                end_flow.apply(flow_index, flow_signature);
+            if (of_flows && hdr.tcp.rst == 1)
+                end_answered.apply(answered, signature);
+            if (hdr.tcp.ack == 1 && hdr.tcp.rst == 0)
+                acknowledge.apply(hdr, meta, now, answered, signature);
+            /* last: this very acknowledgement shall not take what the flow leaves */
+            if (of_flows && hdr.tcp.fin == 1) {
+                holder_of.read(holder, flow_index);
+                if (holder == flow_signature)
+                    closing_of.write(flow_index, 1);
+            }
         }
+
+        decides.apply();
+        if (law.law == NOT_ENQUEUED)
+            return;
+        index = (bit<32>)standard_metadata.egress_spec;
+        waiting_of.read(queue, index);
+        /* what does not fit is counted, too: more than the buffer is as good as the buffer */
+        if (queue < law.buffer) {
+            enqueue_decision.apply(law, index, queue, signals);
+            if (signals) {
+                signal.apply(hdr, meta, standard_metadata.egress_spec, now, drops);
+                if (drops) {
+                    mark_to_drop(standard_metadata);
+                    return;
+                }
+            }
+        }
+        waiting_of.write(index, queue + 1);
     }
 }
 
@@ -212,84 +336,55 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
                      inout standard_metadata_t standard_metadata)
 {
     Codel() codel;
-    ReadEcn() read_ecn;
-    SetCe() set_ce;
-    FlowRegister() flow_register;
+    TofinoCodel() tofino_codel;
+    Signal() signal;
     bit<32> target;
     bit<32> interval;
+    bit<2> law;
 
-    /* by egress port, as the kernel's statistics of the same names */
-    @name(".marked") counter(PORTS, CounterType.packets) marked;
-    @name(".forward_marks") counter(PORTS, CounterType.packets) forward_marks;
-    @name(".ce_arrived") counter(PORTS, CounterType.packets) ce_arrived;
-    @name(".collisions") counter(PORTS, CounterType.packets) collisions;
-    @name(".dropped") counter(PORTS, CounterType.packets) dropped;
-
-    @name(".law") action law(bit<32> target_us, bit<32> interval_us) {
+    @name(".law") action law_of_linux(bit<32> target_us, bit<32> interval_us) {
+        law = CODEL;
         target = target_us;
         interval = interval_us;
     }
 
+    @name(".tofino_law") action tofino_law(bit<32> target_us, bit<32> interval_us) {
+        law = CODEL_TOFINO;
+        target = target_us;
+        interval = interval_us;
+    }
+
+    @name(".at_ingress") action at_ingress() {
+        law = DECIDED;
+        target = 0;
+        interval = 0;
+    }
+
     @name(".codel") table codel_settings {
         key = { standard_metadata.egress_port : exact @name("port"); }
-        actions = { law; }
-        default_action = law(5000, 100000);
+        actions = { law_of_linux; tofino_law; at_ingress; }
+        default_action = law_of_linux(5000, 100000);
         size = PORTS;
     }
 
     apply {
-        bit<32> index = (bit<32>)standard_metadata.egress_port;
         bit<48> now = standard_metadata.egress_global_timestamp;
-        bool signals;
-        bool forward = true;
-        bit<2> ecn;
-        bit<32> position = 0;
-        bit<32> signature;
-        bit<32> holder;
-        bit<48> reverse_time;
-        bit<32> pending = 0;
-        bit<9> port;
-        bit<1> closing;
+        bool signals = false;
+        bool drops;
 
         codel_settings.apply();
-        codel.apply(standard_metadata, target, interval, signals);
+        if (law == CODEL)
+            codel.apply(standard_metadata, target, interval, signals);
+        else if (law == CODEL_TOFINO)
+            tofino_codel.apply(standard_metadata, target, interval, signals);
+        else
+            waiting_of.write((bit<32>)standard_metadata.egress_port,
+                             (bit<32>)standard_metadata.deq_qdepth);
         if (!signals)
             return;
-        read_ecn.apply(hdr, ecn);
-        if (ecn == ECN_NOT_CAPABLE) {
-            dropped.count(index);
+        signal.apply(hdr, meta, standard_metadata.egress_port, now, drops);
+        if (drops)
             mark_to_drop(standard_metadata);
-            return;
-        }
-        marked.count(index);
-        if (ecn == ECN_CE) {
-            ce_arrived.count(index);
-            return;
-        }
-        if (hdr.tcp.isValid()) {
-            flow_register.apply(hdr, meta, false, standard_metadata.egress_port, position, signature);
-            holder_of.read(holder, position);
-            reverse_time_of.read(reverse_time, position);
-            pending_of.read(pending, position);
-            pending_port_of.read(port, position);
-            /* only where an acknowledgement of the flow passed a short while ago */
-            if (holder != NO_HOLDER && now - reverse_time <= meta.scheme.reverse_timeout) {
-                if (holder != signature) {
-                    closing_of.read(closing, position);
-                    if (closing == 0)
-                        collisions.count(index);
-                } else if (pending == 0 || port == standard_metadata.egress_port) {
-                    forward = false;
-                }
-            }
-        }
-        if (forward) {
-            set_ce.apply(hdr);
-            forward_marks.count(index);
-        } else {
-            pending_of.write(position, pending + 1);
-            pending_port_of.write(position, standard_metadata.egress_port);
-        }
     }
 }
 

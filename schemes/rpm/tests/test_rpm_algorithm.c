@@ -177,6 +177,23 @@ static void a_taken_acknowledgement_refreshes_the_register(void)
 	EXPECT_EQUAL(ack(&reg, FLOW, 2001), RPM_MARK);
 }
 
+static void with_one_bit_decisions_until_the_next_acknowledgement_are_one(void)
+{
+	const struct rpm_params one_bit = { .reverse_timeout_ns = 1000, .counter = RPM_COUNTER_BIT };
+	struct rpm_register reg = {};
+
+	EXPECT_EQUAL(rpm_on_congestion(&one_bit, &reg, FLOW, &port_a, 99), RPM_FORWARD);
+	ack(&reg, FLOW, 100);
+	EXPECT_EQUAL(rpm_on_congestion(&one_bit, &reg, FLOW, &port_a, 101), RPM_REVERSE);
+	EXPECT_EQUAL(rpm_on_congestion(&one_bit, &reg, FLOW, &port_a, 102), RPM_MERGED);
+	EXPECT_EQUAL(rpm_on_congestion(&one_bit, &reg, FLOW, &port_b, 103), RPM_FORWARD);
+	EXPECT_EQUAL(rpm_on_congestion(&one_bit, &reg, OTHER, &port_a, 104), RPM_COLLISION);
+	EXPECT_EQUAL(reg.pending, 1);
+	EXPECT_EQUAL(ack(&reg, FLOW, 105), RPM_MARK);
+	EXPECT_EQUAL(ack(&reg, FLOW, 106), RPM_PASS);
+	EXPECT_EQUAL(rpm_on_congestion(&one_bit, &reg, FLOW, &port_a, 107), RPM_REVERSE);
+}
+
 static void positions_and_signatures(void)
 {
 	EXPECT_EQUAL(rpm_position(0x123456789abcdef0ull, 65536), 0xdef0);
@@ -249,6 +266,7 @@ int main(void)
 	a_flow_that_has_ended_holds_no_register();
 	reused_ports_do_not_inherit_decisions();
 	a_taken_acknowledgement_refreshes_the_register();
+	with_one_bit_decisions_until_the_next_acknowledgement_are_one();
 	positions_and_signatures();
 	counters_are_consistent();
 	return PASS();
