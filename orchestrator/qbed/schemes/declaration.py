@@ -40,12 +40,12 @@ from qbed.schemes.encoding import (
     Field,
     Number,
     Value,
+    attributes,
     base_value,
     kernel_value,
     pack_attributes,
     pack_struct,
     unpack,
-    unpack_attributes,
 )
 
 ParameterType = Literal[
@@ -330,7 +330,7 @@ class Scheme(Strict):
 
     def describe(self, kind: str, options: bytes) -> dict[str, str]:
         """The parameters in a TCA_OPTIONS payload of the qdisc `kind`, as the lab file would say them."""
-        numbers = {} if self.qdisc.layout == "struct" else unpack_attributes(options)
+        numbers = {} if self.qdisc.layout == "struct" else dict(attributes(options))
         found = {}
         for parameter in self.parameters:
             for unit, field in (
@@ -442,7 +442,7 @@ class Controller(Strict):
 
     def describe(self, options: bytes) -> dict[str, str]:
         """Return the parameters in QRATE_A_PARAMETERS, in the lab file's notation."""
-        numbers = unpack_attributes(options)
+        numbers = dict(attributes(options))
         found = {}
         for parameter in self.parameters:
             field = parameter.attribute
