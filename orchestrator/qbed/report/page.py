@@ -30,7 +30,6 @@ from qbed.report.images import FORMATS, draw_images, write
 from qbed.report.parameter_table import COLUMNS, read_parameters
 from qbed.report.strip import strip
 from qbed.report.style import SCREEN, Style
-from qbed.storage.checksums import NO_CHECKSUMS, has_checksums
 from qbed.storage.identity import IDENTITY, StoreError
 from qbed.storage.run_folder import RunFolder
 
@@ -74,8 +73,6 @@ def make_report(run: Path, *, images: bool | Images = True, advance: Callable[[s
 
 def _make(run: Path, identity: Row, images: Images | None, advance: Callable[[str], None]) -> Made:
     made = Made(run / "report.html")
-    if not has_checksums(run):
-        made.problems.append(f"{run} {NO_CHECKSUMS}")
     with connect(run) as connection:
         artist = Artist(connection, _axes(identity))
         advance("figures")

@@ -23,14 +23,12 @@ from qbed.storage.axis_values import QuantityColumn
 from qbed.storage.checksums import (
     CELL_ROW,
     MERGED,
-    NO_CHECKSUMS,
     DamagedError,
     cell_damages,
     cell_record,
     check_cell,
     check_merged,
     damages,
-    has_checksums,
     merged_damages,
     read_cell_record,
     record_checksums,
@@ -208,8 +206,6 @@ class RunFolder:
     def verify(self) -> Iterator[DamagedError]:
         """All damaged files: those of the cells by number, then the merged ones."""
         identity = self.identity()
-        if not has_checksums(self.path):
-            raise StoreError(f"{self.path} {NO_CHECKSUMS}")
         ended = {int(found[1]): found[0] for path in self.cells.glob("*") if (found := _ENDED.fullmatch(path.name))}
         for number, name in sorted(ended.items()):
             yield from cell_damages(self.cells / name, number)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from campaigns import write_manifest
 
 from qbed import __version__
 
@@ -53,7 +54,7 @@ def test_version_names_what_results_depend_on(tmp_path: Path, monkeypatch: pytes
     for name in ("linux", "qbed-agent", "modules/qlink.ko", "modules/qtap.ko", "modules/qgate.ko"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    (tmp_path / "manifest.json").write_text('{"kernel_version": "6.1.2", "kernel_hash": "abc", "frr_version": "8"}')
+    write_manifest(tmp_path, kernel_version="6.1.2", kernel_hash="abc", frr_version="8")
     assert qbed("--version").stdout == f"qbed {__version__}, kernel 6.1.2 (abc), FRR 8\n"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from campaigns import CAMPAIGN, Bench, guests_of, hashes, wait_until, write_lab
+from campaigns import CAMPAIGN, Bench, guests_of, hashes, wait_until, write_lab, write_manifest
 
 from qbed.storage.identity import StoreError
 from qbed.storage.run_folder import SPILL, RunFolder
@@ -102,7 +102,7 @@ def test_fresh_throws_another_run_away_and_nothing_else(bench: Bench) -> None:
     (bench.folder / "a" / "notes.txt").write_text("mine")
     status, text = bench.campaign("a", "--profile", "quick", "--fresh")
     assert (status, "2 cells are finished already" in text) == (0, True), "the same run is no other"
-    (bench.tools / "manifest.json").write_text('{"kernel_version": "newer"}')
+    write_manifest(bench.tools, kernel_version="newer")
     status, text = bench.campaign("a", "--profile", "quick")
     assert (status, "the kernel, modules and agent differ" in text, "--fresh" in text) == (2, True, True)
     status, text = bench.campaign("a", "--profile", "quick", "--fresh")
@@ -113,7 +113,7 @@ def test_fresh_throws_another_run_away_and_nothing_else(bench: Bench) -> None:
     (bench.folder / "other" / "file").touch()
     (bench.folder / "other" / "campaign.json").write_text("{}")
     status, text = bench.campaign("other", "--fresh")
-    assert (status, "is not the campaign of a run" in text) == (2, True)
+    assert (status, "its content does not match its checksum" in text) == (2, True)
     assert sorted(path.name for path in (bench.folder / "other").iterdir()) == ["campaign.json", "file"]
 
 

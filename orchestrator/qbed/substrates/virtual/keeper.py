@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import fcntl
-import json
 import os
 import pwd
 import selectors
@@ -26,12 +25,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any
 
 from qbed.base.errors import QbedError
 from qbed.base.processes import raise_on
 from qbed.plan.model import Plan
 from qbed.substrates import Limits
+from qbed.substrates.lines import LineReader, Message, encode
 from qbed.substrates.panics import panic
 from qbed.substrates.sessions import listen
 from qbed.substrates.toolchain import Toolchain, find_toolchain
@@ -45,7 +44,6 @@ SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000
 MOMENT_NS = 200_000
 """Virtual time in which a program reacts to a key. Computing costs no virtual time."""
 PACE_S = 0.02
-Message = dict[str, Any]
 
 
 class Pace(Enum):
@@ -63,11 +61,11 @@ class Client:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self._received = bytearray()
+        self._reader = LineReader()
 
     def send(self, message: Message) -> None:
         with suppress(OSError):
-            self.connection.sendall(json.dumps(message).encode() + b"\n")
+            self.connection.sendall(encode(message))
 
     def peer_name(self) -> str:
         """The user and the process of the peer."""
@@ -81,20 +79,7 @@ class Client:
 
     def receive(self) -> list[Message] | None:
         """The messages received; None if the connection is closed."""
-        try:
-            data = self.connection.recv(1 << 16)
-        except OSError:
-            return None
-        if not data:
-            return None
-        self._received += data
-        if b"\n" not in data:
-            return []
-        *lines, self._received = self._received.split(b"\n")
-        try:
-            return [json.loads(line) for line in lines]
-        except ValueError:
-            return None
+        return self._reader.read(self.connection, strict=True)
 
 
 @dataclass
