@@ -479,7 +479,7 @@ def reverse_marking() -> Iterator[str]:
     yield from rpm_of_family(A6, B6, "IPv6")
 
     yield "\n# One register: the second flow collides with the first\n"
-    yield "setdefault rpm registers(mask:0, reverse_timeout_us:1000000000, per_port:0, one_bit:0)\n"
+    yield "setdefault rpm registers(mask:0, reverse_timeout_us:1000000000, per_port:0)\n"
     first = Packet(A, B, TCP, tcp(3000, 4000, payload=b"data"), dsfield=2)
     second = replace(first, transport=tcp(3001, 4001, payload=b"data"))
     acks = [Packet(B, A, TCP, tcp(4000 + flow, 3000 + flow)) for flow in range(2)]
@@ -491,7 +491,7 @@ def reverse_marking() -> Iterator[str]:
     yield exchange(acks[0], 2, with_ece(acks[0]), 1, "but for the first")
 
     yield "\n# One bit a flow: decisions until the next acknowledgement are one\n"
-    yield "setdefault rpm registers(mask:65535, reverse_timeout_us:1000000000, per_port:0, one_bit:1)\n"
+    yield "setdefault rpm bits(mask:65535, reverse_timeout_us:1000000000, per_port:0)\n"
     yield exchange(acks[1], 2, acks[1], 1, "an acknowledgement")
     yield exchange(second, 1, second, 2, "a decision")
     yield exchange(second, 1, second, 2, "the same")

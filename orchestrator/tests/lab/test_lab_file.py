@@ -289,7 +289,7 @@ def test_warnings() -> None:
     warnings = load(GOOD, {"switches.default.scheme": "droptail"}).warnings
     assert warnings == [
         "lab.yml:6:53: switches.default.threshold: the scheme `droptail` has no parameter `threshold`: not used;"
-        " expected a scheme that has it (`abq`, `ecn`, `stamp`)"
+        " expected a scheme that has it (`abq`, `ecn`, `rpm`, `stamp`)"
     ]
     warnings = load(GOOD.replace("20 packets", "200 packets")).warnings
     assert warnings == [
@@ -298,12 +298,12 @@ def test_warnings() -> None:
 
 
 WITHOUT_EFFECT = [
-    ("scheme: ecn", "scheme: droptail", "lab.yml:6:58: switches.default.threshold: the scheme `droptail` has no parameter `threshold`: not used; expected a scheme that has it (`abq`, `ecn`, `stamp`)"),
+    ("scheme: ecn", "scheme: droptail", "lab.yml:6:58: switches.default.threshold: the scheme `droptail` has no parameter `threshold`: not used; expected a scheme that has it (`abq`, `ecn`, `rpm`, `stamp`)"),
     ("scheme: ecn", "scheme: abq, above: droptail, ecn_threshold: 9 packets", "lab.yml:6:58: switches.default.ecn_threshold: is for the queue inside, whose scheme `droptail` has no such parameter: not used; expected another scheme inside"),
     ("{scheme: ecn, buffer: 128 KB, threshold: 20 packets}", "{qdisc: pfifo limit 1000, buffer: 20 packets}", "lab.yml:6:46: switches.default.buffer: has no effect beside `qdisc: pfifo limit 1000` (lab.yml:6:20: switches.default.qdisc), whose words are all that the queue has; expected `pfifo limit ...` in these words, or a `scheme` instead of `qdisc`"),
     ("  default: {scheme: ecn, buffer: 128 KB, threshold: 20 packets}", "  default: {qdisc: fq_codel}\n  s1: {target: 1 ms}", "lab.yml:7:16: switches.s1.target: has no effect beside `qdisc: fq_codel` (lab.yml:6:20: switches.default.qdisc), whose words are all that the queue has; expected what `tc` calls it, behind `fq_codel` in these words, or a `scheme` instead of `qdisc`"),
     ("rto_min: 10 ms", "queue: {qdisc: fq, buffer: 9 packets}", "lab.yml:8:52: hosts.default.queue.buffer: has no effect beside `qdisc: fq` (lab.yml:8:40: hosts.default.queue.qdisc), whose words are all that the queue has; expected `fq limit ...` in these words, or a `scheme` instead of `qdisc`"),
-    ("rto_min: 10 ms", "queue: {threshold: 9 packets}", "lab.yml:8:44: hosts.default.queue.threshold: the scheme `droptail` has no parameter `threshold`: not used; expected a scheme that has it (`abq`, `ecn`, `stamp`)"),
+    ("rto_min: 10 ms", "queue: {threshold: 9 packets}", "lab.yml:8:44: hosts.default.queue.threshold: the scheme `droptail` has no parameter `threshold`: not used; expected a scheme that has it (`abq`, `ecn`, `rpm`, `stamp`)"),
     ("delay: 5 us", "reordering: on", "lab.yml:4:42: links.default.reordering: all frames take the same time: not used; expected a `jitter` beside it"),
     ("duration: ", "programs: [{on: h1, run: 'ask {bytes}', arguments: {bytes: 1, rate: 2}}]\nduration: ", "lab.yml:12:69: programs[0].arguments.rate: `run` has no `{rate}`: not used; expected it among the words of `run`"),
     ("duration: ", "frr: {protocol: bgp}\nduration: ", "lab.yml:12:6: frr: has no effect: `routing` is `static`; expected `routing: frr`"),

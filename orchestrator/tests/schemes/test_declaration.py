@@ -79,7 +79,7 @@ def test_the_numbers_of_attributes_do_not_change() -> None:
     code = generated("kernel")
     for name, last in {
         "ecn/ecn": "TCA_ECN_MAX = 4",
-        "rpm/rpm": "TCA_RPM_PAD = 8",
+        "rpm/rpm": "TCA_RPM_WLOG = 15",
         "abq/abq": "TCA_ABQ_MTU = 6",
     }.items():
         assert f"\t{last}," in code[f"{name}_netlink.h"] or f"\t{last}\n" in code[f"{name}_netlink.h"]

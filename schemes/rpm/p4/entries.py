@@ -28,6 +28,7 @@ def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry
     if values["decides"] in ("codel", "codel-tofino"):
         times = {"target_us": microseconds(values, "target"), "interval_us": microseconds(values, "interval")}
         yield Entry("codel", "law" if values["decides"] == "codel" else "tofino_law", times, key)
+        yield Entry("decides", "at_egress", {}, key)
         return
     yield Entry("codel", "at_ingress", {}, key)
     buffer: Amount = values["buffer"]
@@ -53,10 +54,5 @@ def switch_entries(values: Values, _: RecirculationPort | None) -> Iterator[Entr
         text = f"in P4 there are at most {REGISTERS_MAX} (a flow's is found by CRC-16), got `{count}`"
         raise SettingError("registers", text)
     timeout = min(microseconds(values, "reverse_timeout"), TIMEOUT_US_MAX)
-    arguments = {
-        "mask": count - 1,
-        "reverse_timeout_us": timeout,
-        "per_port": int(values["per_port"]),
-        "one_bit": int(values["counter"] == "bit"),
-    }
-    yield Entry("rpm", "registers", arguments)
+    arguments = {"mask": count - 1, "reverse_timeout_us": timeout, "per_port": int(values["per_port"])}
+    yield Entry("rpm", "bits" if values["counter"] == "bit" else "registers", arguments)

@@ -243,17 +243,23 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
     Signal() signal;
     enqueue_law law;
 
-    @name(".registers") action registers(bit<32> mask, bit<48> reverse_timeout_us, bit<1> per_port,
-                                         bit<1> one_bit) {
+    @name(".registers") action registers(bit<32> mask, bit<48> reverse_timeout_us, bit<1> per_port) {
         meta.scheme.register_mask = mask;
         meta.scheme.reverse_timeout = reverse_timeout_us;
         meta.scheme.per_port = per_port;
-        meta.scheme.one_bit = one_bit;
+        meta.scheme.one_bit = 0;
+    }
+
+    @name(".bits") action bits(bit<32> mask, bit<48> reverse_timeout_us, bit<1> per_port) {
+        meta.scheme.register_mask = mask;
+        meta.scheme.reverse_timeout = reverse_timeout_us;
+        meta.scheme.per_port = per_port;
+        meta.scheme.one_bit = 1;
     }
 
     @name(".rpm") table rpm {
-        actions = { registers; }
-        default_action = registers(REGISTERS - 1, 1000000, 0, 0);
+        actions = { registers; bits; }
+        default_action = registers(REGISTERS - 1, 1000000, 0);
     }
 
     @name(".at_egress") action at_egress() {
