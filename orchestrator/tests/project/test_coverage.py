@@ -8,8 +8,9 @@ from pathlib import Path
 
 from qbed.base.locations import checkout
 
-ROOT = checkout()
-assert ROOT is not None
+_ROOT = checkout()
+assert _ROOT is not None
+ROOT: Path = _ROOT
 CAPTURE = ROOT / "crates" / "agent" / "src" / "observe" / "capture.rs"
 
 
@@ -31,7 +32,7 @@ def test_tests_are_not_counted_and_programs_are_merged(tmp_path: Path) -> None:
         )
     ]
     (tmp_path / "c.json").write_text("\n".join(map(json.dumps, units)))
-    argv = [sys.executable, ROOT / "tools" / "coverage", tmp_path]
+    argv = [sys.executable, str(ROOT / "tools" / "coverage"), str(tmp_path)]
     table = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     rows = [[*line.rpartition("of ")[0].split(), line.split()[-2]] for line in table.splitlines() if line]
     assert rows == [

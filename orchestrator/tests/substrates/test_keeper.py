@@ -26,7 +26,7 @@ def keeper(folder: Path) -> Iterator[tuple[LineConnection, LineConnection]]:
     guest = Guest(process, gate)
     with listen(folder, SOCKET) as listener:
         serving = threading.Thread(
-            target=Keeper(guest, Toolchain(folder, Manifest()), folder, listener, Limits()).serve
+            target=Keeper(guest, Toolchain(folder, Manifest(), {}), folder, listener, Limits()).serve
         )
         serving.start()
         with LineConnection(agent) as of_guest, LineConnection(connect(folder, SOCKET)) as client:
