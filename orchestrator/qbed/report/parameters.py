@@ -21,8 +21,9 @@ from qbed.plan.model import End, Link, Metrics, Node, Plan
 from qbed.plan.pairs import communicating_pairs
 from qbed.plan.ports import port_names
 from qbed.report.show_plan import describe_workload
-from qbed.schemes.declaration import Controller, Occupancy, Parameter, Scheme, controllers, registry
+from qbed.schemes.declaration import Controller, Parameter, Scheme, controllers, registry
 from qbed.schemes.encoding import Value
+from qbed.schemes.occupancy import Occupancy
 
 MAX_PAIRS = 2000
 """Pairs of hosts of which the round-trip time is computed."""

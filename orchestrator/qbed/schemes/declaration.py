@@ -47,6 +47,7 @@ from qbed.schemes.encoding import (
     unpack,
     unpack_attributes,
 )
+from qbed.schemes.occupancy import Occupancy
 
 ParameterType = Literal[
     "amount", "bytes", "packets", "duration", "rate", "fraction", "number", "flag", "choice", "scheme"
@@ -185,28 +186,6 @@ def _fields(by_name: Mapping[str, Parameter], values: Mapping[str, Value]) -> It
             yield field, kernel_value(value, field)
 
 
-class Occupancy(Strict):
-    """Parameters that are a length of a queue, and how to convert between packets, bytes and time."""
-
-    thresholds: tuple[str, ...]
-    """Parameters that are a length: an amount, bytes, packets, or a duration, which is a waiting time."""
-    rate: str | None = None
-    """The parameter with the rate at which the queue drains. Without it, and where it is 0: the rate of the port."""
-    packet: str | None = None
-    """The parameter with the length of a packet; the largest frame of the port without it."""
-
-    def check(self, by_name: Mapping[str, Parameter]) -> None:
-        """ValueError if a name is of no parameter, or of one that is no such quantity."""
-        types: dict[str, tuple[str, ...]] = dict.fromkeys(self.thresholds, ("amount", "bytes", "packets", "duration"))
-        types |= {name: (kind,) for name, kind in ((self.rate, "rate"), (self.packet, "bytes")) if name is not None}
-        for name, kinds in types.items():
-            if name not in by_name:
-                raise ValueError(f"`occupancy` names no parameter `{name}`{nearest(name, by_name)}")
-            if by_name[name].type not in kinds:
-                expected = " or ".join(f"`{kind}`" for kind in kinds)
-                raise ValueError(f"expected the type {expected} of the parameter `{name}`, which `occupancy` names")
-
-
 class Statistic(Number):
     """A counter or state that the qdisc reports (TCA_STATS_APP), as C lays out a structure of them all."""
 
@@ -279,7 +258,7 @@ class Scheme(Strict):
         if not any(parameter.name == "buffer" and parameter.default is not None for parameter in self.parameters):
             raise ValueError("a scheme needs the parameter `buffer` and its default")
         _check_parameters((*self.parameters, *self.qdisc.tc))
-        self.lengths.check(self.by_name)
+        self.lengths.check({parameter.name: parameter.type for parameter in self.parameters})
         if self.child is not None:
             for name in (self.child.parameter, *self.child.given.values()):
                 if name not in self.by_name or self.by_name[name].default is None:
@@ -421,7 +400,7 @@ class Controller(Strict):
     @model_validator(mode="after")
     def _complete(self) -> "Controller":
         _check_parameters(self.parameters)
-        self.lengths.check(self.by_name)
+        self.lengths.check({parameter.name: parameter.type for parameter in self.parameters})
         if self.occupancy is not None and None in (self.occupancy.rate, self.occupancy.packet):
             raise ValueError("expected `rate` and `packet` in `occupancy`: a controller has no port")
         for parameter in self.parameters:
