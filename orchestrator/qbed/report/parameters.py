@@ -23,7 +23,8 @@ from qbed.plan.ports import port_names
 from qbed.report.show_plan import describe_workload
 from qbed.schemes.declaration import Controller, Scheme, controllers, registry
 from qbed.schemes.encoding import Value
-from qbed.schemes.parameter import Occupancy, Parameter
+from qbed.schemes.occupancy import Occupancy
+from qbed.schemes.parameter import Parameter
 
 MAX_PAIRS = 2000
 """Pairs of hosts of which the round-trip time is computed."""

@@ -35,7 +35,8 @@ from qbed.schemes.encoding import (
     pack_struct,
     unpack,
 )
-from qbed.schemes.parameter import Occupancy, Parameter, check_parameters, kernel_fields, magnitude
+from qbed.schemes.occupancy import Occupancy
+from qbed.schemes.parameter import Parameter, check_parameters, kernel_fields, magnitude
 
 
 class Statistic(Number):
@@ -110,7 +111,7 @@ class Scheme(Strict):
         if not any(parameter.name == "buffer" and parameter.default is not None for parameter in self.parameters):
             raise ValueError("a scheme needs the parameter `buffer` and its default")
         check_parameters((*self.parameters, *self.qdisc.tc))
-        self.lengths.check(self.by_name)
+        self.lengths.check({parameter.name: parameter.type for parameter in self.parameters})
         if self.child is not None:
             for name in (self.child.parameter, *self.child.given.values()):
                 if name not in self.by_name or self.by_name[name].default is None:
@@ -252,7 +253,7 @@ class Controller(Strict):
     @model_validator(mode="after")
     def _complete(self) -> "Controller":
         check_parameters(self.parameters)
-        self.lengths.check(self.by_name)
+        self.lengths.check({parameter.name: parameter.type for parameter in self.parameters})
         if self.occupancy is not None and None in (self.occupancy.rate, self.occupancy.packet):
             raise ValueError("expected `rate` and `packet` in `occupancy`: a controller has no port")
         for parameter in self.parameters:

@@ -4,7 +4,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from qbed.base.errors import nearest
 from qbed.config.strict import Strict
 from qbed.config.units import (
     Amount,
@@ -157,25 +156,3 @@ def kernel_fields(by_name: Mapping[str, Parameter], values: Mapping[str, Value])
         field = by_name[name].field(value)
         if field is not None:
             yield field, kernel_value(value, field)
-
-
-class Occupancy(Strict):
-    """Parameters that are a length of a queue, and how to convert between packets, bytes and time."""
-
-    thresholds: tuple[str, ...]
-    """Parameters that are a length: an amount, bytes, packets, or a duration, which is a waiting time."""
-    rate: str | None = None
-    """The parameter with the rate at which the queue drains. Without it, and where it is 0: the rate of the port."""
-    packet: str | None = None
-    """The parameter with the length of a packet; the largest frame of the port without it."""
-
-    def check(self, by_name: Mapping[str, Parameter]) -> None:
-        """ValueError if a name is of no parameter, or of one that is no such quantity."""
-        types: dict[str, tuple[str, ...]] = dict.fromkeys(self.thresholds, ("amount", "bytes", "packets", "duration"))
-        types |= {name: (kind,) for name, kind in ((self.rate, "rate"), (self.packet, "bytes")) if name is not None}
-        for name, kinds in types.items():
-            if name not in by_name:
-                raise ValueError(f"`occupancy` names no parameter `{name}`{nearest(name, by_name)}")
-            if by_name[name].type not in kinds:
-                expected = " or ".join(f"`{kind}`" for kind in kinds)
-                raise ValueError(f"expected the type {expected} of the parameter `{name}`, which `occupancy` names")
