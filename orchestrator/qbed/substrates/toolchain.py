@@ -39,6 +39,7 @@ class Manifest(BaseModel):
     kernel_hash: str = ""
     modules_hash: str = ""
     agent_hash: str = ""
+    p4image_hash: str = ""
     p4switch_hash: str = ""
     frr_version: str = ""
 
