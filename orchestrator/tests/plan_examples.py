@@ -32,7 +32,7 @@ switches: {default: {scheme: abq}, s1>h3: {qdisc: fq_codel limit 100}}
 workload:
   - arrivals: {size: {published: web-search}, load: 0.5}
   - requests: {clients: h1, servers: h2, request: {uniform: [100 B, 1 KB]}, response: 5 KB, think: {exponential: 1 ms}}
-  - requests: {clients: h1, servers: h3, request: 1 KB, response: {pareto: {mean: 5 KB, shape: 1.2, most: 9 KB}}}
+  - requests: {clients: h1, servers: h3, request: 1 KB, response: {pareto: {mean: 5 KB, shape: 1.2, max: 9 KB}}}
   - onoff: {from: h1, to: h2, on: {pareto: {mean: 1 ms, shape: 1.5}}, off: {uniform: [0 us, 2 ms]}}
   - udp: {from: h2, to: h3, rate: 10 Mbit/s, size: 10 KB}
 duration: 100 ms

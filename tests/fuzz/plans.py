@@ -45,7 +45,7 @@ workload:
   - flow: {from: h1, to: h2, size: 100 KB}
   - udp: {from: h2, to: h3, rate: 10 Mbit/s, size: 10 KB}
   - arrivals: {from: h1..h2, to: h3, size: 5 KB, interval: 300 us}
-  - arrivals: {from: h1..h2, to: h3, size: {pareto: {mean: 5 KB, shape: 1.2, most: 9 KB}}, interval: 3 ms, together: on}
+  - arrivals: {from: h1..h2, to: h3, size: {pareto: {mean: 5 KB, shape: 1.2, max: 9 KB}}, interval: 3 ms, together: on}
 observe: {queues: 100 us, flows: 1 ms}
 capture: [h1>s1]
 events: [{at: 2 ms, link: h3-s1, state: down}, {at: 3 ms, link: h3-s1, state: up}]

@@ -7,50 +7,39 @@ import contextlib
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path as File
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from qbed.base.files import open_regular
 from qbed.base.json_files import Row
 from qbed.cells import sojourns, switches
-from qbed.cells.arrow import CellFile, columns_of, flow_table, stored_samples, table_of
+from qbed.cells.arrow import CellFile, flow_table
 from qbed.cells.ecn_coverage import PairEcn, marks_without_ecn
 from qbed.cells.exchanges import exchanges
 from qbed.cells.frames import interface_rows
 from qbed.cells.ideal import Options, ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
-from qbed.cells.plausibility import Evidence, QueueSummary, examine
+from qbed.cells.plausibility import Evidence, examine
 from qbed.cells.probes import Probes
 from qbed.cells.program_output import OutputError, parse_output, read_head
-from qbed.cells.statistics import decode_statistics, discipline, statistics
-from qbed.cells.windows import Windows
+from qbed.cells.rows import MALFORMED, batches, describe_error, table_of_rows
+from qbed.cells.tap_tables import TapTables
 from qbed.plan.model import Path, Plan
-from qbed.plan.ports import port_names
 from qbed.plan.workload import Flows
-from qbed.telemetry import flow_samples, probes, tables
+from qbed.telemetry import flow_samples, probes
 from qbed.telemetry.console import kernel_warnings
 from qbed.telemetry.exchanges import EXCHANGES
 from qbed.telemetry.records import Counters, RecordError, read_counters, read_done, read_rows
-from qbed.telemetry.sojourn import Sojourn
 from qbed.telemetry.taps import (
-    OPERATIONS,
-    SUMMARY_FIELDS,
-    Histogram,
-    Records,
     TapError,
-    read_taps,
 )
 from qbed.telemetry.wall import FILE, read_wall
 
 PROGRAMS = "programs.ndjson"
-BATCH_ROWS, BUFFERED_ROWS = 10_000, 1 << 16
 _TRACED_AS = {"tcp_info": "tcpinfo.ndjson", "rates": "rates.ndjson"}
 """The names under which a trace covers flow samples. Renaming them would change every lock."""
-_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Exceptions that a record with unexpected fields or values raises."""
 ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
 
 
@@ -64,7 +53,7 @@ def store_cell(folder: File, plan: Plan, into: File) -> Row:
         return _store_cell(folder, plan, into)
     except (RecordError, TapError):
         raise
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise RecordError(f"the guest's records do not fit together: {describe_error(error)}") from error
 
 
@@ -74,7 +63,7 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     if done is None or done.status != "complete" or done.end_ns is None:
         raise RecordError("the cell is not complete: the status in out/done.json is not `complete`")
     counters = read_counters(out / "counters.json")
-    taps = _Taps(plan)
+    taps = TapTables(plan)
     taps.store(out / "taps.bin", into)
     wall = read_wall(out)
     flows = _Flows(plan, done.end_ns, ROUNDING_NS if wall is None else wall.slack_ns)
@@ -85,30 +74,28 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     sampled = _store_flow_samples(plan, out / flow_samples.FILE, into)
     if (out / "routes.ndjson").exists():
         changes = map(_route_change, read_rows(out / "routes.ndjson"))
-        _write(into, "routes", _batches("routes", changes, "routes.ndjson"))
+        _write(into, "routes", batches("routes", changes, "routes.ndjson"))
     if (out / EXCHANGES).exists():
         _write(into, "exchanges", exchanges(plan, out / EXCHANGES))
     if plan.statistics_interval_ns:
         rows = itertools.chain.from_iterable(
             taps.statistics_rows(record, counters) for record in read_rows(out / "statistics.ndjson")
         )
-        _write(into, "statistics", _batches("statistics", rows, "statistics.ndjson"))
+        _write(into, "statistics", batches("statistics", rows, "statistics.ndjson"))
     if plan.sojourn:
         _store_sojourns(plan, taps.sojourns(counters), into)
     if plan.windows:
         _write(into, "queue_windows", [taps.queue_windows(counters)])
-        _write(
-            into, "flow_windows", _batches("flow_windows", taps.windows.of_flows(out, done.end_ns), "windows.ndjson")
-        )
-        _write(into, "windows", [_table_of("windows", taps.windows.rows(), "windows.ndjson")])
+        _write(into, "flow_windows", batches("flow_windows", taps.windows.of_flows(out, done.end_ns), "windows.ndjson"))
+        _write(into, "windows", [table_of_rows("windows", taps.windows.rows(), "windows.ndjson")])
     if plan.p4:
-        _write(into, "switches", [_table_of("switches", switches.rows(plan, counters), "counters.json")])
+        _write(into, "switches", [table_of_rows("switches", switches.rows(plan, counters), "counters.json")])
     output = _ProgramOutput(plan, out)
     if plan.launches:
-        _write(into, "program_records", _batches("program_records", output.records(), PROGRAMS))
-        _write(into, "programs", _batches("programs", output.programs(), PROGRAMS))
+        _write(into, "program_records", batches("program_records", output.records(), PROGRAMS))
+        _write(into, "programs", batches("programs", output.programs(), PROGRAMS))
     if wall is not None:
-        _write(into, "interfaces", [_table_of("interfaces", interface_rows(plan, wall), FILE)])
+        _write(into, "interfaces", [table_of_rows("interfaces", interface_rows(plan, wall), FILE)])
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     evidence.contradictions.extend(f"kernel message: {line}" for line in kernel_warnings(folder))
@@ -121,9 +108,9 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
 
 
 def _store_sojourns(plan: Plan, found: sojourns.Sojourns, into: File) -> None:
-    _write(into, "sojourns", [_table_of("sojourns", found.rows(), "taps.bin")])
+    _write(into, "sojourns", [table_of_rows("sojourns", found.rows(), "taps.bin")])
     if plan.windows:
-        _write(into, "sojourn_windows", [_table_of("sojourn_windows", found.windows(), "taps.bin")])
+        _write(into, "sojourn_windows", [table_of_rows("sojourn_windows", found.windows(), "taps.bin")])
 
 
 def _store_flow_samples(plan: Plan, path: File, into: File) -> dict[str, str]:
@@ -177,7 +164,7 @@ def _write(into: File, table: str, batches: Iterable[pa.Table]) -> None:
             file.add(batch)
 
 
-def _totals(plan: Plan, taps: _Taps, flows: _Flows, evidence: Evidence, counters: Counters, end_ns: int) -> Row:
+def _totals(plan: Plan, taps: TapTables, flows: _Flows, evidence: Evidence, counters: Counters, end_ns: int) -> Row:
     ends = [end for pair in counters.links for end in (pair.a, pair.b)]
     return {
         "status": "invalid" if evidence.contradictions else "complete",
@@ -193,25 +180,6 @@ def _totals(plan: Plan, taps: _Taps, flows: _Flows, evidence: Evidence, counters
         "warnings": evidence.warnings,
         "evidence": json.dumps(evidence.details, sort_keys=True),
     }
-
-
-def _batches(name: str, rows: Iterator[Row], file: str) -> Iterator[pa.Table]:
-    while True:
-        table = _table_of(name, itertools.islice(rows, BATCH_ROWS), file)
-        if not table.num_rows:
-            return
-        yield table
-
-
-def _table_of(name: str, rows: Iterable[Row], file: str) -> pa.Table:
-    try:
-        return pa.Table.from_pylist(list(rows), schema=tables.CELL_SCHEMAS[name])
-    except (pa.ArrowException, *_MALFORMED) as error:
-        raise RecordError(f"{file}: a field is missing or has the wrong type: {describe_error(error)}") from error
-
-
-def describe_error(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _route_change(record: Row) -> Row:
@@ -298,13 +266,13 @@ class _Flows:
         return self.totals["received_bytes"] * 8e9 / (self._active[1] - self._active[0])
 
     def batches(self, path: File) -> Iterator[pa.Table]:
-        return _batches("flows", map(self._row, read_rows(path)), path.name)
+        return batches("flows", map(self._row, read_rows(path)), path.name)
 
     def _row(self, record: Row) -> Row:
         try:
             row = record | self._derived(record)
             self._count(record, row)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise RecordError(f"flows.ndjson: flow {record.get('flow')}: {describe_error(error)}") from error
         return row
 
@@ -369,144 +337,3 @@ class _Flows:
         if (src, dst) not in self._paths:
             self._paths[src, dst] = self._plan.path(src, dst)
         return self._paths[src, dst]
-
-
-class _RecordBuffer:
-    """Collects records and passes them on in large batches: a table of one row costs as much as one of a thousand."""
-
-    def __init__(self, sink: Callable[[Records], None]) -> None:
-        self._sink = sink
-        self._held: list[Records] = []
-        self._rows = 0
-
-    def add(self, records: Records) -> None:
-        self._held.append(records.copy())  # a view would keep the whole read buffer alive
-        self._rows += len(records)
-        if self._rows >= BUFFERED_ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._held:
-            self._sink(np.concatenate(self._held) if len(self._held) > 1 else self._held[0])
-        self._held, self._rows = [], 0
-
-
-class _Taps:
-    """The tap stream of one cell, split into its tables in one pass."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._ports = port_names(plan)
-        self._rates = plan.mean_rates
-        self.summaries: dict[int, QueueSummary] = {}
-        self.histograms: dict[int, Histogram] = {}
-        self.windows = Windows(plan)
-        self._sojourns: list[Sojourn] = []
-
-    def store(self, path: File, into: File) -> None:
-        """Write series and events while reading the stream; keep summaries and histograms."""
-        queues = self._plan.queues
-        with (
-            open_regular(path) as stream,
-            self._file(into, "queue_series", self._plan.has_series) as series,
-            self._file(into, "queue_events", any(queue.observe.events for queue in queues)) as events,
-            self._file(into, "sojourn_series", self._plan.sojourn and self._plan.has_series) as waits,
-        ):
-            samples = _RecordBuffer(lambda records: self._series(records, series))
-            packets = _RecordBuffer(lambda records: events.add(self._events(records)))
-            waited = _RecordBuffer(lambda records: waits.add(sojourns.series(records, self._ports)))
-            gathered = {"samples": samples, "events": packets, "sojourns": waited}
-            for batch in read_taps(stream, len(queues), self._plan.max_samples, as_written=True):
-                if isinstance(batch, Histogram):
-                    if batch.at_bound:
-                        self.windows.add_histogram(batch)
-                    else:
-                        self.histograms[batch.queue] = batch
-                elif isinstance(batch, Sojourn):
-                    self._sojourns.append(batch)
-                elif batch.kind == "bounds":
-                    self.windows.add_summaries(batch.records)
-                elif batch.kind == "summaries":
-                    for record in batch.records:
-                        self.summaries[int(record["id"])] = QueueSummary(**{k: int(record[k]) for k in SUMMARY_FIELDS})
-                else:
-                    gathered[batch.kind].add(batch.records)
-            for rest in gathered.values():
-                rest.flush()
-
-    def _series(self, records: Records, into: tables.TableFile) -> None:
-        into.add(stored_samples(records, self._ports))
-
-    @staticmethod
-    def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
-        return CellFile(into / f"{table}.arrow", wanted=wanted)
-
-    def _events(self, records: Records) -> pa.Table:
-        columns = columns_of(records, self._ports)
-        columns["op"] = pa.DictionaryArray.from_arrays(pa.array(records["op"].astype(np.int32)), pa.array(OPERATIONS))
-        for name in ("saddr", "daddr"):
-            data = pa.py_buffer(np.ascontiguousarray(records[name]).tobytes())
-            columns[name] = pa.Array.from_buffers(pa.binary(16), len(records), [None, data])
-        return table_of(tables.CELL_SCHEMAS["queue_events"], columns, records)
-
-    def queues(self, counters: Counters) -> pa.Table:
-        """One row a queue: the tap's summary and histogram, and the scheme's statistics."""
-        rows = (
-            self._row(index, self.summaries.get(index, QueueSummary()), self.histograms.get(index), counters)
-            | {"xstats": list(statistics(self._plan, counters, index).items()) or None}
-            for index in range(len(self._plan.queues))
-        )
-        return _table_of("queues", rows, "taps.bin or counters.json")
-
-    def sojourns(self, counters: Counters) -> sojourns.Sojourns:
-        """The sojourn times of all queues."""
-        columns = [self._queue_columns(index, counters) for index in range(len(self._plan.queues))]
-        found = sojourns.Sojourns(self._plan, columns)
-        for sojourn in self._sojourns:
-            found.add(sojourn)
-        return found
-
-    def queue_windows(self, counters: Counters) -> pa.Table:
-        """One row for each queue and window."""
-        rows = (
-            named | self._row(index, summary, histogram, counters)
-            for index in range(len(self._plan.queues))
-            for named, summary, histogram in self.windows.of_queue(index)
-        )
-        return _table_of("queue_windows", rows, "taps.bin")
-
-    def statistics_rows(self, record: Row, counters: Counters) -> Iterator[Row]:
-        """The statistics of one queue at one instant, a row each."""
-        index = record["queue"]
-        if not 0 <= index < len(self._plan.queues):
-            raise RecordError(f"statistics.ndjson: the plan has no queue {index}")
-        queue, kind = self._plan.queues[index], counters.queues[index].kind
-        row = {"queue": index, "port": self._ports[index], "time_ns": record["time_ns"]}
-        row["discipline"] = discipline(queue.scheme, counters.queues[index])
-        for name, value in decode_statistics(queue.scheme, kind, bytes.fromhex(record["xstats"])).items():
-            yield row | {"statistic": name, "value": value}
-
-    def _row(self, index: int, summary: QueueSummary, histogram: Histogram | None, counters: Counters) -> Row:
-        time = summary.duration_ns
-        return self._queue_columns(index, counters) | {
-            "rate_bps": self._rates.get(index),
-            **vars(summary),
-            "mean_bytes": summary.byte_ns / time if time else None,
-            "mean_packets": summary.packet_ns / time if time else None,
-            "bin_bytes": None if histogram is None else histogram.bin_bytes,
-            "histogram_ns": None if histogram is None else histogram.ns.astype(np.int64),
-        }
-
-    def _queue_columns(self, index: int, counters: Counters) -> Row:
-        """The columns that identify a queue."""
-        queue = self._plan.queues[index]
-        known = counters.queues[index] if index < len(counters.queues) else None
-        return {
-            "queue": index,
-            "port": self._ports[index],
-            "name": queue.name,
-            "node": self._plan.nodes[queue.node].name,
-            "interface": queue.interface,
-            "role": queue.role,
-            "discipline": discipline(queue.scheme, known),
-        }

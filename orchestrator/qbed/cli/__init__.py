@@ -46,7 +46,7 @@ app = typer.Typer(
 )
 
 
-def _say_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if not wanted:
         return
     from qbed.substrates.toolchain import ToolchainError, find_toolchain
@@ -65,10 +65,10 @@ def _say_version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the versions and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the versions and exit.")
     ] = False,
     server: Annotated[
-        str | None, typer.Option(metavar="URL", help="A service (`qbed serve`) that runs campaigns: of `run`, `jobs`.")
+        str | None, typer.Option(metavar="URL", help="URL of a service (`qbed serve`), for `run` and `jobs`.")
     ] = None,
 ) -> None:
     """A lab bench for in-network congestion signals."""

@@ -18,9 +18,9 @@ def register(app: typer.Typer) -> None:
 
 def cells(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
 ) -> None:
-    """List the cells that have ended, with their axes, how they went and what came out; also while the run goes on."""
+    """List the cells that have ended, with their axes, status and results, also during the run."""
     from qbed.storage.listing import Listing, lines
 
     listing = Listing(folder)

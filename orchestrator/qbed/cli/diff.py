@@ -18,10 +18,10 @@ def register(app: typer.Typer) -> None:
 
 
 def diff(one: Run, other: Run) -> None:
-    """Compare what the cells of two runs did, and say of the first that differs which settings differ and which record
-    did so first in lab time.
+    """Compare the traces of the cells of two runs. Of the first cell that differs, print its settings and its first
+    different record in lab time.
 
-    With `observe: {queues: every packet}` that is a packet. Exit status: 0, all did the same; 1, they did not.
+    With `observe: {queues: every packet}` that is a packet. Exit status 1: a cell differs.
     """
     from qbed.claims.diff import Difference
 

@@ -19,12 +19,12 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     on: Annotated[
-        str | None, typer.Option("--on", help="A substrate; all of them without it, and only virtual time is needed.")
+        str | None, typer.Option("--on", help="A substrate (default: all, of which only virtual time is required).")
     ] = None,
 ) -> None:
-    """Say what this machine lacks, and how to fix it.
+    """Check the machine, and print missing parts with their remedies.
 
-    Exit status 1: something that is needed is missing.
+    Exit status 1: a required part is missing.
     """
     from qbed.runs.doctor import examine_machine
 

@@ -24,7 +24,7 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Set a field of the lab file; may be given several times."),
 ]
-Seed = Annotated[int | None, typer.Option(help="Replaces the lab's seed.", min=0, max=2**32 - 1)]
+Seed = Annotated[int | None, typer.Option(help="Seed instead of the lab's.", min=0, max=2**32 - 1)]
 
 
 def load(lab: Path, sets: list[str] | None) -> ResolvedLab:
@@ -50,7 +50,7 @@ def inspect_command(
     profile: Annotated[
         str | None, typer.Option(help="Only the parameters in effect in the cells of a profile of its campaign.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     trust: Trust = False,
 ) -> None:
     """Show the nodes, links, addresses, queues and workloads of a lab's plan, and its parameters in effect."""
@@ -103,7 +103,7 @@ class File(StrEnum):
 
 
 def reference_command(
-    file: Annotated[File, typer.Argument(metavar="[lab|campaign]", help="Of which file.")] = File.lab,
+    file: Annotated[File, typer.Argument(metavar="[lab|campaign]", help="The file.")] = File.lab,
 ) -> None:
     """Print the reference of the lab file (docs/lab-file.md) or of the campaign file (docs/campaign.md)."""
     from qbed.campaign import reference as campaign

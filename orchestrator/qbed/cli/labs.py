@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def labs() -> None:
-    """List the labs that come with qbed, and what they ask: `qbed run NAME` runs one."""
+    """List the included labs and their questions. `qbed run NAME` runs one."""
     table = Table(box=None, pad_edge=False)
     for title in ("LAB", "ASKS", "PROFILES", "NEEDS"):
         table.add_column(title, no_wrap=title == "LAB", ratio=1 if title == "ASKS" else None)
@@ -30,10 +30,8 @@ def labs() -> None:
 
 
 def new(
-    name: Annotated[Path, typer.Argument(metavar="NAME", help="The lab's name, and the folder to write.")],
-    like: Annotated[Path, typer.Option("--like", metavar="LAB", help="The lab that it starts from.")] = Path(
-        "dumbbell"
-    ),
+    name: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to write. Its name is the lab's name.")],
+    like: Annotated[Path, typer.Option("--like", metavar="LAB", help="The lab that is copied.")] = Path("dumbbell"),
 ) -> None:
     """Write a lab folder to start from. Nothing is overwritten."""
     create(name, find(like))

@@ -60,7 +60,7 @@ def shell(
     """Run bash on a node at this terminal. Ctrl-D or `exit` ends it.
 
     Time passes while a command runs, and stands still while the shell waits for one. While a program reads keys (an
-    editor, top) time passes as fast as yours.
+    editor, top) time passes in real time.
 
     What comes by a pipe is run line by line; the folder and exported variables stay from line to line.
     """
@@ -77,11 +77,15 @@ def shell(
 
 def capture(
     lab: LabName,
-    end: Annotated[str, typer.Argument(metavar="END", help="The end of a link, such as `h1>s1`: at h1, towards s1.")],
+    end: Annotated[
+        str, typer.Argument(metavar="END", help="The end of a link, such as `h1>s1`: the interface of h1 to s1.")
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="A file for the packets, instead of standard output.")
+        Path | None, typer.Option("--out", metavar="FILE", help="File for the packets instead of standard output.")
     ] = None,
-    snaplen: Annotated[int, typer.Option(min=1, max=262144, help="The most bytes of each packet.")] = 262144,
+    snaplen: Annotated[
+        int, typer.Option(min=1, max=262144, help="Maximum number of captured bytes of each packet.")
+    ] = 262144,
 ) -> None:
     """Capture packets of a lab that is up while others use it, until Ctrl-C.
 

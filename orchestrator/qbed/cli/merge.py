@@ -20,12 +20,12 @@ def register(app: typer.Typer) -> None:
 def merge(
     lab: LabFolder,
     shards: Annotated[list[Path], typer.Argument(metavar="SHARD...", help="Run folders of `qbed run --shard`.")],
-    profile: Annotated[str | None, typer.Option(help="The profile that the shards are of.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder that they are put into.")] = None,
+    profile: Annotated[str | None, typer.Option(help="The profile of the shards.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to write.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="As the shards were run.")
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="The value with which the shards were run.")
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="As the shards were run.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="The value with which the shards were run.")] = None,
     images: Annotated[bool, typer.Option(help="Also write the figures as files.")] = True,
     locked: Annotated[bool, typer.Option("--locked", help="Fail if a cell differs from the campaign's lock.")] = False,
     trust: Trust = False,

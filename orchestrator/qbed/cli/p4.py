@@ -27,7 +27,7 @@ def _programs() -> None:
 def compile_one(
     program: Annotated[Path, typer.Argument(metavar="PROGRAM.p4", help="What is made is written beside it.")],
 ) -> None:
-    """Compile a program for switches with p4c-bm2-ss, in PATH or where P4C says."""
+    """Compile a switch program with p4c-bm2-ss from PATH or from the variable P4C."""
     from qbed.p4.compiler import COMPILER, compiled_files, find_compiler
     from qbed.p4.source_lock import StaleError, compile_and_lock, lock_file
 

@@ -25,7 +25,7 @@ def queue(
     seeds: Annotated[str | None, typer.Option(help="Seeds, such as `1,2,5` or `1..10`.")] = None,
     trust: Trust = False,
 ) -> None:
-    """Queue the plans of a campaign's cells that the store does not have, and print their keys, one a line.
+    """Queue the plans of a campaign's cells that the store does not have, and print their keys, one per line.
 
     `qbed cell KEY` runs a cell on any machine that shares the cache. `qbed run` then takes all cells from the store.
     """
@@ -54,8 +54,7 @@ def cell(
 ) -> None:
     """Run one cell of the queue into the store, unless the store has it.
 
-    Exit status: 0, the cell is in the store; 1, it failed or is invalid and stays in the queue for inspection; 2, there
-    is no such cell.
+    Exit status: 0, the cell is in the store; 1, it failed or is invalid and stays in the queue; 2, no such cell.
     """
     from qbed.runs.queued import run_queued
     from qbed.substrates import Limits

@@ -29,7 +29,7 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     images: Annotated[bool, typer.Option(help="Draw the figures as files, too.")] = True,
     style: Annotated[
-        Look, typer.Option(help="Of the files; those for a paper, in figures/paper/, are small and have no titles.")
+        Look, typer.Option(help="Style of the files. `paper`: small figures without titles, in figures/paper/.")
     ] = Look.screen,
     width: Annotated[
         str | None, typer.Option(metavar="LENGTH", help="With --style paper: `88 mm`, which is the default, or `7 in`.")

@@ -25,22 +25,20 @@ if TYPE_CHECKING:  # loading these takes longer than most commands
     from qbed.runs.executor import Executor
     from qbed.runs.experiment import Experiment, RunOptions, RunResult
 
-Dilate = Annotated[
-    str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
-]
+Dilate = Annotated[str, typer.Option("--dilate", metavar="N", help="Slowdown in containers; `auto` determines it.")]
 Influx = Annotated[
     str | None,
     typer.Option(
         "--influx", metavar="URL", envvar="QBED_INFLUX",
-        help="Samples go there while cells run: http://HOST:8086/DATABASE; the token is in QBED_INFLUX_TOKEN.",
+        help="InfluxDB for samples: http://HOST:8086/DATABASE, with the token in QBED_INFLUX_TOKEN.",
     ),
 ]  # fmt: skip
-Ndjson = Annotated[Path | None, typer.Option("--ndjson", metavar="FILE", help="Samples go to this file as they come.")]
+Ndjson = Annotated[Path | None, typer.Option("--ndjson", metavar="FILE", help="File for samples.")]
 Trust = Annotated[
     bool, typer.Option("--trust", callback=trust, help="Trust the files: they may name files outside their folder.")
 ]
-StallTimeout = Annotated[float, typer.Option(min=1, help="Seconds of wall clock in which virtual time must move.")]
-CellSpace = Annotated[str, typer.Option("--cell-space", metavar="SIZE", help="What one cell may write, in files.")]
+StallTimeout = Annotated[float, typer.Option(min=1, help="Seconds of wall clock in which virtual time must advance.")]
+CellSpace = Annotated[str, typer.Option("--cell-space", metavar="SIZE", help="Limit on the files that a cell writes.")]
 LabFolder = Annotated[
     Path,
     typer.Argument(
@@ -58,10 +56,10 @@ def register(app: typer.Typer) -> None:
 def run(
     lab: LabFolder,
     profile: Annotated[str | None, typer.Option(help="A profile of the campaign, such as `quick` or `paper`.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; a run that it holds already is continued.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder. An unfinished run in it is continued.")] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", "-j", min=1, metavar="N", help="Cells at once; as many as there are cores without it."),
+        typer.Option("--jobs", "-j", min=1, metavar="N", help="Number of concurrent cells (default: number of cores)."),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the lab, in every cell.")
@@ -70,13 +68,11 @@ def run(
     cell_timeout: Annotated[float, typer.Option(min=1, help="Seconds of wall clock for one cell.")] = 3600.0,
     stall_timeout: StallTimeout = 300.0,
     cell_space: CellSpace = "64 GB",
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="If the run folder holds another run, throw that away and run anew.")
-    ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep what the guests wrote (plans, tap streams).")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard another run in the run folder.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the guests' files (plans, tap streams).")] = False,
     images: Annotated[bool, typer.Option(help="Draw the figures as files, too.")] = True,
     locked: Annotated[
-        bool, typer.Option("--locked", help="Fail if a cell does something else than the campaign's lock says.")
+        bool, typer.Option("--locked", help="Fail if a cell's trace differs from the campaign's lock.")
     ] = False,
     lock: Annotated[bool, typer.Option("--lock", help="Write the cells' traces into the campaign's lock.")] = False,
     store: Annotated[bool, typer.Option(help="Take finished cells from the store (`qbed store`).")] = True,
@@ -88,12 +84,12 @@ def run(
     ndjson: Ndjson = None,
     trust: Trust = False,
     shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Only this part of the cells; `qbed merge` puts parts together.")
+        str | None, typer.Option(metavar="I/N", help="Run one of N parts of the cells; `qbed merge` combines them.")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run the cells on the workers of this Dask scheduler.")
     ] = None,
-    slurm: Annotated[bool, typer.Option("--slurm", help="Run the cells as Slurm's array jobs.")] = False,
+    slurm: Annotated[bool, typer.Option("--slurm", help="Run the cells as array jobs of Slurm.")] = False,
     junit: Junit = None,
     summary: Summary = None,
     fail_on: Failing = FailOn.claims,

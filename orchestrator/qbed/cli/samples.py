@@ -19,11 +19,11 @@ def register(app: typer.Typer) -> None:
 
 def samples(
     what: Annotated[str, typer.Argument(metavar="LAB|RUN", help="A lab that is up, or a run folder.")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the lab ends.")] = False,
     influx: Influx = None,
     ndjson: Ndjson = None,
 ) -> None:
-    """Print the samples of queues and flows as NDJSON, in the lab's time; the first line says what clock that is.
+    """Print the samples of queues and flows as NDJSON in lab time. The first line describes the clock.
 
     With --influx or --ndjson they go there instead: of a lab its samples, of a run folder all points of the cells that
     have ended, as far as they are not there yet. Exit status 1: something was not delivered.

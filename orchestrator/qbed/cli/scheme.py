@@ -41,8 +41,8 @@ def _schemes() -> None:
 
 
 @group.command()
-def new(name: Annotated[str, typer.Argument(metavar="NAME", help="The scheme's name, and its qdisc's.")]) -> None:
-    """Write a scheme that works, `schemes/NAME`, to start from; the next `qbed run` builds it."""
+def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the scheme and of its qdisc.")]) -> None:
+    """Write the folder `schemes/NAME` with a working scheme to start from. The next `qbed run` builds it."""
     if checkout() is None:
         raise QbedError("a wheel cannot build a scheme: kernel code is compiled in a checkout (make setup)")
     if name in LINUX_QDISCS or any(scheme.has_kind(name) for scheme in registry().values()):

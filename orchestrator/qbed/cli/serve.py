@@ -23,37 +23,35 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    folder: Annotated[Path | None, typer.Option(help="Where its jobs and their results are kept.")] = None,
-    host: Annotated[str, typer.Option(help="The address to listen at; beyond this machine with a token only.")] = (
+    folder: Annotated[Path | None, typer.Option(help="Folder of jobs and results.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; other addresses than loopback require a token.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8410,
-    token_file: Annotated[
-        Path | None, typer.Option(help=f"A file with the token that clients have to give; or {TOKEN}.")
-    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: a free one.")] = 8410,
+    token_file: Annotated[Path | None, typer.Option(help=f"File with the token of clients; or {TOKEN}.")] = None,
     name: Annotated[
-        list[str] | None, typer.Option(help="What clients call this machine; may be given several times.")
+        list[str] | None, typer.Option(help="Host name that clients use; may be given several times.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Campaigns at once.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Number of concurrent campaigns.")] = 1,
     cores: Annotated[
-        int | None, typer.Option(min=1, help="Cells at once in a campaign; without it, all cores.")
+        int | None, typer.Option(min=1, help="Concurrent cells of a campaign (default: number of cores).")
     ] = None,
-    queue: Annotated[int, typer.Option(min=1, help="Campaigns that wait, at most.")] = 100,
-    kept: Annotated[int, typer.Option(min=1, help="Campaigns that are kept with their results, at most.")] = 1_000,
-    cell_timeout: Annotated[float, typer.Option(min=1, help="Seconds of wall clock for one cell, at most.")] = 3600.0,
+    queue: Annotated[int, typer.Option(min=1, help="Maximum number of waiting campaigns.")] = 100,
+    kept: Annotated[int, typer.Option(min=1, help="Maximum number of campaigns whose results are kept.")] = 1_000,
+    cell_timeout: Annotated[float, typer.Option(min=1, help="Maximum wall-clock seconds of a cell.")] = 3600.0,
     cell_space: CellSpace = "64 GB",
     query_timeout: Annotated[float, typer.Option(min=1, help="Seconds of wall clock for a client's SQL.")] = 30.0,
     allow_programs: Annotated[
-        bool, typer.Option("--allow-programs", help="Clients may bring programs: with their labs, and on nodes.")
+        bool, typer.Option("--allow-programs", help="Allow clients' labs with programs.")
     ] = False,
     allow_files: Annotated[
-        bool, typer.Option("--allow-files", help="Labs that clients send may name files of this machine.")
+        bool, typer.Option("--allow-files", help="Allow clients' labs to name files of this machine.")
     ] = False,
     allow_containers: Annotated[
-        bool, typer.Option("--allow-containers", help="Clients may run campaigns in containers, as root.")
+        bool, typer.Option("--allow-containers", help="Allow campaigns in containers, as root.")
     ] = False,
 ) -> None:
-    """Run campaigns of many, one after the other, over HTTP: an API, and a page that shows labs while they run."""
+    """Serve an HTTP API that queues and runs campaigns, and a page that shows running labs."""
     try:
         from qbed.service.serve import serve as run
     except ModuleNotFoundError as error:

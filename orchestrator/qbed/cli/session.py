@@ -44,9 +44,10 @@ def register(app: typer.Typer) -> None:
 
 def up(
     lab: Annotated[
-        Path, typer.Argument(metavar="LAB", help="The lab's folder, its file, or a name of `qbed labs`.", callback=find)
+        Path,
+        typer.Argument(metavar="LAB", help="A lab's folder, its lab.yml, or a name of `qbed labs`.", callback=find),
     ],
-    seed: Annotated[int | None, typer.Option(min=0, help="The seed of everything random.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed instead of the lab's.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the lab.")] = None,
     on: Annotated[str, typer.Option("--on", help="`virtual`, or `containerlab`: in containers, on the wall clock.")] = (
         DEFAULT
@@ -97,12 +98,12 @@ def execute(
     lab: LabName,
     node: Annotated[str, typer.Argument(help="The node.")],
     command: Annotated[list[str], typer.Argument(help="The command, after `--`.")],
-    background: Annotated[bool, typer.Option("--background", "-d", help="Let it run while other commands do.")] = False,
+    background: Annotated[bool, typer.Option("--background", "-d", help="Run it in the background.")] = False,
     stdin: Annotated[
-        bool, typer.Option("--stdin", "-i", help="Give it what comes here by standard input, which is read to its end.")
+        bool, typer.Option("--stdin", "-i", help="Pass standard input to it, which is read to its end first.")
     ] = False,
     at_terminal: Annotated[
-        bool, typer.Option("--tty", "-t", help="Give it this terminal: an editor, top, vtysh.")
+        bool, typer.Option("--tty", "-t", help="Connect this terminal to it: for an editor, top, vtysh.")
     ] = False,
 ) -> None:
     """Run a command of this machine on a node; its exit status is the command's.
@@ -169,9 +170,9 @@ def _after_interrupt(execution: Execution) -> int:
 
 def advance(
     lab: LabName,
-    duration: Annotated[str, typer.Argument(help="How long, such as `10 ms`.")],
+    duration: Annotated[str, typer.Argument(help="A duration such as `10 ms`.")],
 ) -> None:
-    """Let virtual time pass, and say how much has passed since the lab's epoch, when it came up."""
+    """Advance virtual time, and print the time since the lab's epoch."""
     try:
         ns = parse_duration(duration)
     except ValueError as error:
@@ -181,7 +182,7 @@ def advance(
 
 def down(
     lab: Annotated[str | None, typer.Argument(metavar="LAB", help="The lab's name, its folder or its file.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All labs that are up.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Take down all labs.")] = False,
 ) -> None:
     """Take a lab down."""
     if (lab is None) != every:
@@ -203,9 +204,9 @@ def _deployments() -> list[Deployment]:
 
 
 def ps(
-    lab: Annotated[str | None, typer.Argument(metavar="[LAB]", help="Of this lab, its programs in the background.")] = (
-        None
-    ),
+    lab: Annotated[
+        str | None, typer.Argument(metavar="[LAB]", help="The lab whose background programs are listed.")
+    ] = (None),
 ) -> None:
     """List the labs that are up, or a lab's programs in the background, which `qbed kill` ends.
 
@@ -231,9 +232,9 @@ def ps(
 
 def kill(
     lab: LabName,
-    job: Annotated[int, typer.Argument(help="Its number, as `qbed ps LAB` lists it.")],
+    job: Annotated[int, typer.Argument(help="Number of the program in `qbed ps LAB`.")],
 ) -> None:
-    """End a program that runs in the background: by SIGINT, then SIGTERM, then SIGKILL, 100 ms of its time apart."""
+    """End a background program: SIGINT, then SIGTERM, then SIGKILL, at intervals of 100 ms of lab time."""
     find_lab(lab).end(job)
 
 

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 def sql(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     select: Annotated[
-        str, typer.Argument(metavar="SELECT", help="DuckDB, over the run's tables and its campaign's views.")
+        str, typer.Argument(metavar="SELECT", help="A SELECT of DuckDB over the run's tables and its campaign's views.")
     ],
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     trust: Trust = False,

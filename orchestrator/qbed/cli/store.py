@@ -15,7 +15,7 @@ from qbed.cli.run import parse_space
 if TYPE_CHECKING:  # loading it takes longer than most commands
     from qbed.storage.cell_store import CellStore
 
-commands = typer.Typer(help="The finished cells that no run runs again.", no_args_is_help=True)
+commands = typer.Typer(help="The store of finished cells, which runs reuse.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def _store() -> CellStore:
 
 @commands.command()
 def ls() -> None:
-    """List the cells by when they were used last, and what they take."""
+    """List the cells by the time of their last use, with their sizes."""
     store = _store()
     cells = sorted(store.cells(), key=lambda cell: cell.used_s, reverse=True)
     for cell in cells:
@@ -50,14 +50,14 @@ def gc(
         str | None, typer.Option(metavar="SIZE", help="What may stay; what QBED_STORE says without it.")
     ] = None,
 ) -> None:
-    """Throw away the cells that were not used for longest. Runs do so by themselves when they end."""
+    """Remove the least recently used cells beyond the limit. Each run does so at its end."""
     gone = _store().shrink(None if size is None else parse_space(size))
     terminal.print_status(f"thrown away: {len(gone)} cells, {decimal(sum(cell.size_bytes for cell in gone))}")
 
 
 @commands.command()
 def verify() -> None:
-    """Check every file of every cell against its checksum; damaged cells are thrown away.
+    """Check every file of every cell against its checksum, and remove damaged cells.
 
     Exit status: 0, all is as it was written; 1, it is not.
     """

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 def verify(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]) -> None:
     """Check every file of a run's cells and its merged tables against the checksums that were written with them.
 
-    One line for each file that is damaged or missing. Exit status: 0, all is as it was written; 1, it is not.
+    Print a line for each damaged or missing file. Exit status 1: there is one.
     """
     from qbed.storage.checksums import REMEDY
     from qbed.storage.identity import StoreError

@@ -94,7 +94,7 @@ class Event(Strict):
     """Something that changes while the lab runs: a link, a queue's parameters, or a host's congestion control."""
 
     at: Duration = Field(examples=["500 ms"])
-    """When, after the lab's epoch; of a `trace`, when it begins."""
+    """Time of the change after the lab's epoch, or of the begin of `trace`."""
     link: str | None = None
     """The link's name (`rack1-spine1`), or a glob or range of names: both its ends. With anything but `state`, also one
     direction (`s1>s2`).
@@ -102,23 +102,23 @@ class Event(Strict):
     state: Literal["down", "up"] | None = None
     """The link's new state. Links are initially up."""
     rate: PositiveRate | None = None
-    """The link's rate from then on, of the frame that is being sent, too."""
+    """New rate of the link. It also applies to the frame that is being sent."""
     delay: Duration | None = None
-    """The link's propagation delay from then on. Frames do not overtake."""
+    """New propagation delay of the link. Frames are not reordered."""
     loss: Share | None = None
-    """The link's loss from then on."""
+    """New loss probability of the link."""
     trace: Annotated[str, AfterValidator(_read)] | None = None
     """A file beside the lab file with the link's rates over time: lines of a time and a rate (`100 ms 5.2 Mbit/s`), or
     Mahimahi's milliseconds in which a packet may leave. When it ends, the last rate stays.
     """
     queue: str | None = None
-    """The end of a link (`s1>s2`, `s1>*`): its queue gets other parameters."""
+    """The end of a link (`s1>s2`, `s1>*`): the queue whose parameters change."""
     settings: QueueSettings | None = Field(default=None, alias="set")
-    """These parameters of the queue's scheme, and its buffer; all others stay as they are."""
+    """Changed parameters of the queue's scheme, and its buffer. Others keep their values."""
     host: str | None = None
     """A host's name, glob or range."""
     tcp: CongestionControl | None = None
-    """Its congestion control from then on, also for current flows, unless their workload names one."""
+    """New congestion control of the host, also of current flows, unless their workload names one."""
 
     @model_validator(mode="after")
     def _one_thing(self) -> "Event":

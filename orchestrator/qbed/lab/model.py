@@ -117,12 +117,12 @@ MAIN_WINDOW = "main"
 
 
 class Window(Strict):
-    """A span of the run that has sums of its own: what its warm-up and its end do is in none of them."""
+    """A time span of the run with separate sums, for example without the warm-up."""
 
     start: Duration = Field(default=0, alias="from", examples=["20 ms"])
-    """When it begins, after the lab's epoch."""
+    """Time of its begin after the lab's epoch."""
     until: Annotated[Duration | None, Field(examples=["80 ms"])] = None
-    """When it ends; without it, with the lab."""
+    """Time of its end. The default is the lab's end."""
 
 
 def _window_name(name: str) -> str:
@@ -146,17 +146,17 @@ class Observe(Strict):
     flows: FlowMode = "off"
     """The interval of a series of each TCP flow's TCP_INFO, or `off`."""
     statistics: FlowMode = "off"
-    """The interval of a series of what queues say of themselves (a scheme's statistics, or those of Linux's own
-    queueing disciplines), or `off`; at the lab's end they always do.
+    """The interval of a series of the statistics of qdiscs (the schemes' and Linux's), or `off`. They are always
+    recorded at the lab's end.
     """
     sojourn: StrictBool = False
-    """Whether to count how long packets waited in each queue, by the ECN and DSCP fields with which they came
-    (docs/measuring.md); where a queue has a series, also in each of its intervals.
+    """Whether to record distributions of packets' sojourn times in each queue, by the ECN and DSCP fields on arrival
+    (docs/measuring.md). If a queue has a series, each interval has a distribution, too.
     """
     start: Annotated[Duration | None, Field(alias="from", examples=["20 ms"])] = None
-    """With `until`, or alone: one window by the name `main`, as `windows: {main: {from: ..., until: ...}}`."""
+    """Begin of a window `main`: short for `windows: {main: {from: ..., until: ...}}`."""
     until: Annotated[Duration | None, Field(examples=["80 ms"])] = None
-    """Where that window ends; without it, with the lab."""
+    """Time of that window's end. The default is the lab's end."""
     windows: dict[WindowName, Window] = Field(default_factory=dict, max_length=MAX_WINDOWS - 1)
     """Spans of the run with separate sums of queues and flows (docs/measuring.md), by their names."""
 
@@ -174,12 +174,12 @@ def _capture(value: object) -> object:
 
 
 class Capture(Strict):
-    """Packets to write to a file: those that the link's end sends and receives."""
+    """A capture of the packets that a link's end sends and receives, as a pcap file."""
 
     end: str
-    """The end of a link, such as `h1>s1`: at h1, towards s1."""
+    """The end of a link, such as `h1>s1`: the interface of h1 to s1."""
     snaplen: Annotated[Size, between(1, 65535, format_size)] = 128
-    """The most bytes of each packet."""
+    """Maximum number of captured bytes of each packet."""
 
 
 KernelParameters = Annotated[
@@ -189,7 +189,7 @@ KernelParameters = Annotated[
 
 
 class Lab(Strict):
-    """A lab: its network, its hosts and switches, and what happens in it."""
+    """A lab: network, hosts, switches, workload and events."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
     """The lab's name: letters a-z, digits and `-`."""
@@ -197,24 +197,26 @@ class Lab(Strict):
     """The network: exactly one generator, by its name, with its settings."""
     links: dict[str, LinkSettings]
     """By `default`, a layer of the topology, a link's name or glob (`h1-s1`, `h*-s1`), or one direction (`h1>s1`);
-    later kinds win.
+    later kinds take precedence.
     """
     switches: dict[str, SwitchSettings] = Field(default_factory=dict)
-    """By `default`, a switch's name, glob or range, or one port (`s1>h1`: its queue towards h1); later kinds win."""
+    """By `default`, a switch's name, glob or range, or one port (`s1>h1`: its queue towards h1). Later kinds
+    take precedence.
+    """
     hosts: dict[str, HostSettings] = Field(default_factory=dict)
-    """By `default`, or a host's name, glob or range; names win over globs."""
+    """By `default`, or a host's name, glob or range. Names take precedence over globs."""
     addressing: Literal["ipv4", "ipv6", "both"] = "ipv4"
-    """Which addresses the nodes have."""
+    """Address families of the nodes."""
     routing: Literal["static", "frr"] = "static"
     """Computation of the switches' routes: once by the compiler (`static`), or by FRR's daemons
     during the run (`frr`).
     """
     frr: FrrSettings = Field(default_factory=FrrSettings)
-    """How FRR routes, with `routing: frr`."""
+    """Settings of FRR for `routing: frr`."""
     workload: list[Workload] = Field(default_factory=list, max_length=10_000)
     """The traffic of the hosts."""
     programs: list[Program] = Field(default_factory=list, max_length=1_000)
-    """Programs that run on nodes while the lab does, besides what `workload` sends."""
+    """Programs that run on nodes during the lab, in addition to `workload`."""
     events: list[Event] = Field(default_factory=list, max_length=10_000)
     """Changes during the run: links that fail, recover or change their rate, queue parameters, hosts' congestion
     control (docs/workloads.md).
@@ -224,15 +226,15 @@ class Lab(Strict):
     capture: list[Annotated[Capture, BeforeValidator(_capture, json_schema_input_type=str | Capture)]] = Field(
         default_factory=list
     )
-    """Where packets are captured."""
+    """Ends of links whose packets are captured."""
     duration: PositiveDuration = Field(examples=["100 ms"])
-    """How long the lab runs after its epoch; set-up comes before it."""
+    """Duration of the lab after its epoch. Set-up precedes the epoch."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of all random choices: equal seeds give equal runs."""
     kernel_parameters: KernelParameters = Field(default_factory=dict)
-    """Parameters of its kernel's parts, which all its hosts have alike: `{tcp_cubic/hystart: 0}`
-    (`orchestrator/qbed/lab/parameters.py` lists them); what Linux has without it. In containers no host runs on the
-    machine's kernel then.
+    """Parameters of kernel modules, equal for all hosts: `{tcp_cubic/hystart: 0}`
+    (`orchestrator/qbed/lab/parameters.py` lists them). The defaults are Linux's. In containers, no host of such a lab
+    runs on the machine's kernel.
     """
     memory: Annotated[Size | None, Field(examples=["2 GB"])] = None
-    """Memory of the lab's kernel; estimated if not given."""
+    """Memory of the lab's kernel. The default is an estimate."""

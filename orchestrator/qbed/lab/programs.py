@@ -57,32 +57,33 @@ class Program(Strict):
     """A program that runs on nodes of the lab as part of its workload (docs/workloads.md)."""
 
     on: Hosts
-    """The nodes, hosts or switches, on which it is started, once on each."""
+    """Hosts or switches on which the program is started, one instance on each."""
     run: Words
-    """The program and its arguments, in a shell's words or as a list: one of the machine by its name (`iperf3 -c h3`),
-    or one beside the lab file (`./sender.py`), which begins with `#!`. `{NAME}` is what `arguments` say, `{node}` the
-    node, `{number}` which of the nodes it is, from 0, `{seed}` the run's seed; `{{` is a brace. No shell reads it.
+    """The program and its arguments, as a list or as text with the quoting rules of a shell, without running one. It is
+    a program of the machine (`iperf3 -c h3`), or a file beside the lab file that begins with `#!` (`./sender.py`).
+    `{NAME}` is replaced by the value in `arguments`, `{node}` by the node's name, `{number}` by its position in `on`
+    from 0, `{seed}` by the run's seed, and `{{` by a brace.
     """
     arguments: dict[Annotated[str, Field(pattern=f"^{_NAME}$")], Argument] = Field(default_factory=dict)
-    """Values of `{NAME}` in `run`: the fields for a campaign's axes (`programs[0].arguments.rate`)."""
+    """Values of `{NAME}` in `run`. A campaign's axis can set them (`programs[0].arguments.rate`)."""
     files: list[str] = Field(default_factory=list)
-    """More files, or folders with all their files, beside the lab file, which the program finds where it runs."""
+    """Other files or folders beside the lab file, which are copied to the program's working directory."""
     environment: dict[Annotated[str, Field(pattern=f"^{_NAME}$")], str] = Field(default_factory=dict)
     """Environment variables."""
     label: str | None = None
-    """A name for the results; the program's own without it."""
+    """Name of the program in the results. The default is the name of its file."""
     start: Start = 0
-    """When it is started, counted from the lab's epoch; `before`: 1 s before the epoch, as servers should be."""
+    """Time of its start after the lab's epoch. `before`: 1 s before the epoch, for servers."""
     stop: Duration | None = None
-    """When it is asked to end (SIGTERM, and a second later SIGKILL). Without it, what still runs when the lab ends is
-    gone with it, and so is what it has not written yet.
+    """Time of SIGTERM, which SIGKILL follows after a second. The default is none: a program that still runs at the
+    lab's end is lost, with its buffered output.
     """
     output: Literal["text", "json", "key=value"] = "text"
     """Format of the output: `json` (one document, or one on each line) and `key=value` (pairs on a line) become rows of
     the table `program_records`.
     """
     status: Literal["zero", "any"] = "zero"
-    """With which exit status it may end by itself: with another than zero the cell has failed, or with `any` not."""
+    """Accepted exit status if the program ends by itself. `zero`: the cell fails with any other status."""
 
     @property
     def name(self) -> str:

@@ -61,7 +61,7 @@ class LinkFields(Strict):
     """A link's fields, of one direction or of both."""
 
     rate: Rates | None = None
-    """Bits a second on the wire. A list spreads over the links that this entry names, in their order, in equal
+    """Bits per second on the wire. A list spreads over the links that this entry names, in their order, in equal
     blocks.
     """
     delay: Durations | None = None
@@ -69,13 +69,13 @@ class LinkFields(Strict):
     overhead: Annotated[Size | None, Field(examples=["24 B"])] = None
     """Bytes that each frame costs on the wire beyond its Ethernet header and payload: 24 for preamble, FCS and gap."""
     loss: Share | None = None
-    """Probability that a frame is lost on the way, below 1."""
+    """Probability that a frame is lost on the link, below 1."""
     jitter: Annotated[Duration | None, Field(examples=["1 ms"])] = None
-    """The most that a frame takes longer than `delay`, each by chance, evenly. Frames wait for those before them."""
+    """Maximum delay beyond `delay`, uniformly distributed for each frame. Frames are not reordered."""
     reordering: OnOff | None = None
-    """With `on`, they do not wait: a frame that takes less long overtakes others on the way."""
+    """With `on`, `jitter` reorders frames: a frame with a smaller delay overtakes earlier ones."""
     mtu: Annotated[Size | None, Field(examples=["1500 B"])] = None
-    """The largest IP packet; both ends of a link have the same."""
+    """Largest IP packet, the same at both ends of a link."""
 
     def given(self) -> Given:
         """The fields that the file gives, without the structural ones of subclasses."""
@@ -83,25 +83,25 @@ class LinkFields(Strict):
 
 
 class LinkSettings(LinkFields):
-    """Settings of links: of both ends, and of the end at one node where `ends` says so."""
+    """Settings of both ends of links, and in `ends` those of single ends."""
 
     ends: dict[str, LinkFields] = Field(default_factory=dict)
-    """By a node's name: what that node's transmitter has instead."""
+    """Settings of single transmitters, by their node's name, instead of those of the link."""
 
 
 class QueueSettings(Strict):
-    """A queue's scheme and length; the scheme's own parameters stand beside them (docs/lab-file.md lists them)."""
+    """A queue's scheme and length; the scheme's parameters are given beside them (docs/lab-file.md lists them)."""
 
     model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 
     scheme: str | None = None
     """The queueing scheme: a folder of `schemes/`."""
     preset: str | None = None
-    """A set of the scheme's parameters by its name; those that are given win."""
+    """Name of a set of the scheme's parameters. Parameters in the file take precedence over it."""
     buffer: Amount | None = None
-    """The longest queue, in bytes of frames with their 14-byte Ethernet header, or in packets."""
+    """Limit of the queue, in bytes of frames with their 14-byte Ethernet header, or in packets."""
     qdisc: str | None = None
-    """Instead of a scheme: any queueing discipline of the lab kernel in `tc`'s words, such as `fq_codel limit 100`."""
+    """Instead of a scheme: a qdisc of the lab kernel in the syntax of `tc`, such as `fq_codel limit 100`."""
 
     def given(self) -> Given:
         """The fields that the file gives, parameters included."""
@@ -116,13 +116,13 @@ class RecirculationSettings(Strict):
     """A recirculation port: packets that a switch's P4 program sends there return to its ingress."""
 
     port: Annotated[int | None, Field(ge=0, le=510)] = None
-    """Its number, which no link has; 510 without it."""
+    """Port number that no link has. The default is 510."""
     rate: PositiveRate | None = None
-    """At which packets leave it, each with the 24 bytes that Ethernet adds and 84 at least; without it, `abq` takes
-    that of the switch's fastest link, and for others packets leave at once.
+    """Rate of the port, where each packet has the 24 bytes that Ethernet adds, and at least 84 bytes in total. The
+    default is unlimited, and for `abq` the rate of the switch's fastest link.
     """
     buffer: Amount | None = None
-    """Its longest queue; without it, as long as all that `abq` may hold, and 1000 packets for others."""
+    """Limit of its queue. The default is 1000 packets, and for `abq` all packets that it may hold."""
 
     def given(self) -> Given:
         """The fields that the file gives."""
@@ -137,13 +137,13 @@ class EntrySettings(Strict):
     """A table entry of a P4 program, or without `match` the table's default action."""
 
     match: dict[str, Value] | None = None
-    """By the names of the key's fields: a value; of the kind lpm `10.0.1.0/24`, ternary `0x10&&&0xf0`, range `5..9`.
-    What is left out, or `*`, fits any, unless it is of the kind exact.
+    """Values by the names of the key's fields: exact `7`, lpm `10.0.1.0/24`, ternary `0x10&&&0xf0`, range `5..9`.
+    A field that is left out or `*` matches any value, unless it is of the kind exact.
     """
     action: str
-    """One of the table's actions, by its name."""
+    """Name of one of the table's actions."""
     params: dict[str, Value] = Field(default_factory=dict)
-    """The action's parameters, by their names."""
+    """Parameters of the action, by name."""
     priority: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
     """Priority if several entries match: the highest wins; by default the first entry wins."""
 
@@ -197,8 +197,8 @@ HostQueue = Annotated[QueueSettings, BeforeValidator(_queue, json_schema_input_t
 
 
 class ControllerSettings(Strict):
-    """How a host finds the rate of what it sends by the transport `rate`; the controller's own parameters stand beside
-    these fields (docs/lab-file.md lists them).
+    """The rate controller of a host's flows of the transport `rate`. The controller's parameters are given beside these
+    fields (docs/lab-file.md lists them).
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
@@ -214,7 +214,7 @@ class ControllerSettings(Strict):
     bits: Annotated[int | None, Field(ge=1, le=32)] = None
     """Number of bits of a switch's part of the signal; 32 by default."""
     forward: OnOff | None = None
-    """Whether the queues on the way back are left out of the signal; `off` without it: they count, too."""
+    """Whether the signal excludes the queues of the return path. The default is `off`."""
 
     def given(self) -> Given:
         """The fields that the file gives, parameters included."""
@@ -244,11 +244,11 @@ class HostSettings(Strict):
     `dctcp_ect1` is `dctcp1` with ECT(1), the codepoint of L4S, in all packets except SYNs.
     """
     ecn: Annotated[Literal["on", "off", "default"], BeforeValidator(_switch)] | None = None
-    """Whether TCP asks for ECN; `default`: only where the congestion control needs it, and whenever the peer asks."""
+    """Whether TCP requests ECN. `default`: if the congestion control needs it, or if the peer requests it."""
     rto_min: Annotated[Duration, between(1_000, LARGEST, format_duration)] | None = None
-    """TCP's smallest retransmission timeout; Linux's own is 200 ms."""
+    """Minimum retransmission timeout of TCP. Linux's default is 200 ms."""
     initial_window: Annotated[Packets, between(1, 65535, format_packets)] | None = None
-    """TCP's initial congestion window; Linux's own is 10 packets."""
+    """Initial congestion window of TCP. Linux's default is 10 packets."""
     delayed_ack: OnOff | None = None
     """Whether TCP may delay acknowledgements; `off` acknowledges every segment at once."""
     offload: Annotated[Literal["tso", "off"], BeforeValidator(_switch)] | None = None
@@ -257,20 +257,20 @@ class HostSettings(Strict):
     only. `off` (default): each segment is a packet.
     """
     sysctls: Sysctls = Field(default_factory=dict)
-    """Any others that each node has for itself (`orchestrator/qbed/lab/sysctls.py` lists them), by their path under
-    /proc/sys: `net/ipv4/tcp_sack: 0`, or `net.ipv4.tcp_sack: 0`; they win over what qbed sets.
+    """Other sysctls of a network namespace (`orchestrator/qbed/lab/sysctls.py` lists them), by their path under
+    /proc/sys: `net/ipv4/tcp_sack: 0`, or `net.ipv4.tcp_sack: 0`. They take precedence over the values that qbed sets.
     """
     controller: HostController | None = None
-    """How it finds the rate of flows of the transport `rate`: a controller's name, or that with its settings."""
+    """Rate controller of flows of the transport `rate`: a name, or a name with settings."""
     reflect: Annotated[Share | None, Field(examples=["2.5 %"])] = None
     """Probability with which a received data packet's QCN feedback is reflected to the sender, for the transport `rate`
     (P0 of QCN's reflection point); 0 by default.
     """
     queue: HostQueue | None = None
-    """The queue of the host's own network card: a length (droptail) or a scheme; 1000 packets without it."""
+    """Queue of the host's network card: a length (droptail) or a scheme. The default is 1000 packets."""
     kernel: Literal["auto", "host", "qbed"] | None = None
-    """In containers: the machine's own kernel (`host`), the lab's (`qbed`), or `auto`: the machine's where it has what
-    the lab asks for and the lab runs undilated. In virtual time it is always the lab's.
+    """Kernel in containers: the machine's (`host`), the lab's (`qbed`), or `auto`: the machine's if it has all that the
+    lab needs and the lab runs undilated. In virtual time it is always the lab's.
     """
 
     def given(self) -> Given:

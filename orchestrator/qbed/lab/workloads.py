@@ -2,7 +2,6 @@
 """The kinds of workload a lab file can list: each entry of `workload` is one of them."""
 
 import re
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -20,13 +19,13 @@ from pydantic import (
 from qbed.base.errors import nearest
 from qbed.base.files import MIB, read_text
 from qbed.base.json_files import Schema
-from qbed.config.reach import ReachError, beneath
+from qbed.config.reach import beneath
 from qbed.config.strict import Strict
 from qbed.config.units import LARGEST, Duration, PositiveDuration, PositiveRate, Size, between, format_size, shown
-from qbed.lab.published import PUBLISHED
+from qbed.lab.distributions import Sizes, SizesOrSize, Times, TimesOrTime
 from qbed.lab.settings import CongestionControl, OnOff
 
-_LARGEST_CDF, _LARGEST_REPLAY = MIB, 64 * MIB
+_LARGEST_REPLAY = 64 * MIB
 _WHOLE = re.compile("[0-9]{1,19}")
 
 
@@ -90,14 +89,14 @@ class _Workload(Strict):
     """Fields of all workloads."""
 
     label: str | None = None
-    """A name for the results; the workload's kind without it."""
+    """Name of the workload in the results. The default is its kind."""
     start: Duration = 0
-    """When it begins, counted from the lab's epoch."""
+    """Time of its start after the lab's epoch."""
     family: Literal[4, 6] | None = None
-    """IPv4 or IPv6, where the lab has both addresses; 4 without it."""
+    """IPv4 or IPv6, if hosts have addresses of both. The default is 4."""
     dscp: Dscp | None = None
-    """The class that its packets have, those of both directions: `EF`, `CS1`, `AF41`, or the number. For queues that
-    look at it, such as cake's `diffserv4`. Not of the transport `rate`.
+    """DSCP of its packets in both directions: `EF`, `CS1`, `AF41` or a number. Some qdiscs classify packets by it,
+    such as cake with `diffserv4`. The transport `rate` has none.
     """
 
 
@@ -107,10 +106,10 @@ class _Stream(_Workload):
     transport: Literal["tcp", "rate"] = "tcp"
     """`tcp`, or `rate`: reliable flows over UDP, each paced by its sender's controller (`hosts.NAME.controller`)."""
     tcp: CongestionControl | None = None
-    """Congestion control instead of the hosts' own, of the transport `tcp`."""
+    """Congestion control of the transport `tcp`, instead of that of the hosts."""
     connect: Literal["at start", "before"] = "at start"
-    """`at start`: the handshake is part of the flow; `before`: connections stand before the epoch. The transport `rate`
-    has no handshake.
+    """`at start`: the handshake is part of the flow. `before`: connections are established before the epoch. The
+    transport `rate` has no handshake.
     """
 
 
@@ -125,13 +124,13 @@ class _Flows(_Stream):
     """Fields of workloads with flows between given hosts."""
 
     size: FlowSize = None
-    """Bytes of each flow; `unlimited` (or none) sends until `stop`."""
+    """Bytes of each flow. With `unlimited`, the default, a flow sends until `stop`."""
     stop: Duration | None = None
-    """When unlimited flows stop; the lab's end without it."""
+    """Time at which unlimited flows stop. The default is the lab's end."""
     spread: Duration = 0
-    """Each flow starts at `start` plus a random share of this, uniformly."""
+    """Each flow starts at `start` plus a random time from 0 to this one, uniformly distributed."""
     count: int = Field(default=1, ge=1, le=100_000)
-    """How many flows for each pair of hosts."""
+    """Number of flows for each pair of hosts."""
 
 
 class Flow(_Flows):
@@ -147,14 +146,14 @@ class Paired(Strict):
     """Fields of workloads between pairs of hosts."""
 
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1)] | None = None
-    """The pairs: sender, receiver."""
+    """Pairs of a sender and a receiver."""
     source: Hosts | None = Field(default=None, alias="from")
-    """The senders; the first sends to the first of `to`, and so on."""
+    """The senders. The first sends to the first of `to`, and so on."""
     to: Hosts | None = None
-    """The receivers: as many as senders, or one for all."""
+    """The receivers: as many as senders, or one for all senders."""
     pairing: Literal["in order", "permutation", "random"] = "in order"
-    """Pairing of `from` and `to`: in their order, or drawn by the seed, no host with itself: each receiver once
-    (`permutation`), or any for each sender, with replacement (`random`).
+    """Pairing of `from` and `to`. `in order`: as they are listed. `permutation`: each receiver once, at random.
+    `random`: a random receiver for each sender, with replacement. A host is not paired with itself.
     """
 
 
@@ -163,29 +162,29 @@ class Flows(Paired, _Flows):
 
 
 class Probes(Paired, _Workload):
-    """Small datagrams that the other host sends back at once, as ping does: each one's latency there and back is
-    measured.
+    """Small datagrams that the receiver returns at once, as in ping. The one-way delays and the round-trip time of each
+    are measured.
     """
 
     interval: Annotated[PositiveDuration, Field(examples=["200 ms"])]
-    """From one probe of a pair to the next. None waits for the answer to the one before."""
+    """Time between two probes of a pair. A probe does not wait for the reply to the previous one."""
     size: Annotated[Size, between(32, 65000, format_size)] = 64
-    """Bytes of payload in each datagram, there and back."""
+    """Bytes of payload of each probe and reply."""
     stop: Duration | None = None
-    """When the last may be sent; the lab's end without it."""
+    """Time after which no probe is sent. The default is the lab's end."""
     spread: Duration = 0
-    """Each pair starts at `start` plus a random share of this, uniformly."""
+    """Each pair starts at `start` plus a random time from 0 to this one, uniformly distributed."""
 
 
 class Incast(_Flows):
-    """Many senders, one receiver, at once."""
+    """Flows from many senders to one receiver at the same time."""
 
     senders: CountOrHosts
-    """How many (the first hosts except the receiver), or which."""
+    """Number of senders (the first hosts except the receiver), or the senders."""
     receiver: str
     """The receiving host."""
     size: FlowSize
-    """Bytes of each sender."""
+    """Bytes that each sender sends."""
 
 
 class Udp(_Workload):
@@ -196,152 +195,44 @@ class Udp(_Workload):
     to: str
     """The receiving host."""
     rate: PositiveRate
-    """Bits of payload a second."""
+    """Bits of payload per second."""
     packet: Annotated[Size, between(1, 65507, format_size)] = 1472
     """Bytes of payload in each datagram."""
     size: FlowSize = None
-    """Bytes of payload in all; `unlimited` (or none) sends until `stop`."""
+    """Total bytes of payload. With `unlimited`, the default, the flow sends until `stop`."""
     stop: Duration | None = None
-    """When it stops; the lab's end without it."""
+    """Time of its end. The default is the lab's end."""
     count: int = Field(default=1, ge=1, le=100_000)
-    """How many such flows."""
-
-
-class Pareto(Strict):
-    """A Pareto distribution of sizes."""
-
-    mean: Annotated[Size, between(1, LARGEST, format_size)]
-    """The mean; without `most`, where there is one."""
-    shape: float = Field(gt=1, le=100)
-    """The tail's exponent: above 1, or there is no mean."""
-    most: Annotated[Size | None, Field(examples=["100 KB"])] = None
-    """The largest: what would be larger is drawn again, so that the sizes' mean is below `mean`."""
-
-    @model_validator(mode="after")
-    def _above_the_least(self) -> "Pareto":
-        if self.most is not None and not self.least_bytes < self.most <= LARGEST:
-            raise ValueError(f"`most` needs more than the smallest size, {self.least_bytes:.0f} B, got {self.most} B")
-        return self
-
-    @property
-    def least_bytes(self) -> float:
-        """The smallest."""
-        return self.mean * (self.shape - 1) / self.shape
-
-    def mean_bytes(self) -> float:
-        """The mean of what is drawn."""
-        if self.most is None:
-            return float(self.mean)
-        beyond = self.least_bytes / self.most
-        return float(self.mean * (1 - beyond ** (self.shape - 1)) / (1 - beyond**self.shape))
-
-
-def _read_cdf(name: str, info: ValidationInfo) -> str | list[tuple[int, float]]:
-    """The points (bytes, probability) of a file of two columns; `#` starts a comment. ValueError if they are no
-    distribution.
-    """
-    folder = (info.context or {}).get("folder")
-    if folder is None:
-        return name
-    try:
-        lines = read_text(beneath(Path(folder), name), _LARGEST_CDF).splitlines()
-        rows = [line.partition("#")[0].split() for line in lines]
-        points = [(int(row[0]), float(row[1])) for row in rows if row]
-    except OSError as error:
-        raise ValueError(f"cannot read `{name}`: {error.strerror}") from None
-    except ReachError:
-        raise
-    except (ValueError, IndexError, UnicodeDecodeError):
-        raise ValueError(f"`{name}`: expected lines of two numbers: bytes, cumulative probability") from None
-    rising = all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(points))
-    if not points or not rising or points[0][0] < 1 or points[0][1] < 0 or points[-1][1] != 1:
-        raise ValueError(f"`{name}`: expected sizes from 1 and probabilities that rise to 1")
-    if points[-1][0] > LARGEST:
-        raise ValueError(f"`{name}`: expected sizes of at most {LARGEST} bytes")
-    return points
-
-
-Cdf = Annotated[str, AfterValidator(_read_cdf)]
-
-
-class Sizes(Strict):
-    """A distribution of flow sizes: exactly one of these."""
-
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
-
-    fixed: Annotated[Size, between(1, LARGEST, format_size)] | None = None
-    """Every flow has this size."""
-    uniform: tuple[Size, Size] | None = None
-    """From the first to the second, all equally likely."""
-    pareto: Pareto | None = None
-    """Many small flows and few huge ones."""
-    cdf: Cdf | None = None
-    """A file beside the lab file with lines of two numbers: bytes, cumulative probability."""
-    published: Literal["web-search", "data-mining"] | None = None
-    """As a paper measured them: `web-search` (Data Center TCP, SIGCOMM 2010, Fig. 4) or `data-mining` (VL2, SIGCOMM
-    2009, Fig. 2).
-    """
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> "Sizes":
-        given = [name for name in Sizes.model_fields if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError("expected exactly one of " + ", ".join(f"`{name}`" for name in Sizes.model_fields))
-        if self.uniform is not None and not 1 <= self.uniform[0] <= self.uniform[1]:
-            raise ValueError("`uniform` needs two sizes from 1 byte, the smaller first")
-        return self
-
-    def mean_bytes(self) -> float:
-        """The mean."""
-        if self.fixed is not None:
-            return float(self.fixed)
-        if self.uniform is not None:
-            return sum(self.uniform) / 2
-        if self.pareto is not None:
-            return self.pareto.mean_bytes()
-        points = self.points()
-        steps = zip([(points[0][0], 0.0), *points], points, strict=False)
-        return sum((b[1] - a[1]) * (a[0] + b[0]) / 2 for a, b in steps)
-
-    def points(self) -> list[tuple[int, float]]:
-        """The points of `cdf` or `published`: bytes, cumulative probability."""
-        if self.published is not None:
-            return list(PUBLISHED[self.published])
-        assert isinstance(self.cdf, list)
-        return self.cdf
-
-
-def _fixed_size(value: object) -> object:
-    return {"fixed": value} if isinstance(value, str) else value
+    """Number of such flows."""
 
 
 class Arrivals(_Stream):
     """Flows that arrive at random, whether or not the earlier ones have ended (open loop)."""
 
     source: Hosts | None = Field(default=None, alias="from")
-    """The senders; each flow draws one. All hosts without it."""
+    """The senders, one drawn for each flow. The default is all hosts."""
     to: Hosts | None = None
-    """The receivers; each flow draws one that is not its sender. All hosts without it."""
+    """The receivers, one drawn for each flow, except its sender. The default is all hosts."""
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1)] | None = None
     """Instead of `from` and `to`: the pairs from which each flow draws one."""
     interval: PositiveDuration | None = None
     """Mean time between two arrivals of the whole workload."""
     load: float | None = Field(default=None, gt=0, le=10)
-    """Instead of `interval`: payload offered, as a share of what the senders' links or the receivers' links (the
-    smaller sum) carry.
+    """Instead of `interval`: offered payload, as a share of the capacity of the senders' links or of the receivers'
+    links, whichever is smaller in total.
     """
     together: OnOff = "off"
-    """`on`: at each arrival every sender starts a flow of its own size to every receiver (or each of `pairs` does), at
-    the same instant: an incast. `off`: one that is drawn.
+    """`on`: each arrival is an incast: a flow from every sender to every receiver (or for each of `pairs`) at the same
+    time, each with a size of its own. `off`: each arrival is one flow of a drawn pair.
     """
     spacing: Literal["poisson", "fixed"] = "poisson"
-    """`poisson`: exponential times between arrivals; `fixed`: always the mean."""
-    size: Annotated[Sizes, BeforeValidator(_fixed_size, json_schema_input_type=Size | Sizes)]
+    """Times between arrivals. `poisson`: exponentially distributed. `fixed`: always the mean."""
+    size: SizesOrSize
     """Bytes of each flow: a size, or a distribution."""
     stop: Duration | None = None
-    """When the last flow may arrive; the lab's end without it."""
+    """Time after which no flow arrives. The default is the lab's end."""
     limit: int | None = Field(default=None, ge=1, le=LARGEST)
-    """The most flows."""
+    """Maximum number of flows."""
 
     @model_validator(mode="after")
     def _one_pace(self) -> "Arrivals":
@@ -401,8 +292,8 @@ class Replay(_Stream):
 
     file: Annotated[str, AfterValidator(_read_flows)]
     """A CSV file beside the lab file, with the columns `start_ns`, `src`, `dst` and `size_bytes`, as
-    `qbed sql RUN --csv "SELECT start_ns, src, dst, size_bytes FROM flows"` writes it; times count from `start`. What
-    starts after the lab's end does not.
+    `qbed sql RUN --csv "SELECT start_ns, src, dst, size_bytes FROM flows"` writes it. Times count from `start`.
+    Flows after the lab's end do not start.
     """
 
     def flows(self) -> list[Replayed]:
@@ -411,48 +302,10 @@ class Replay(_Stream):
         return self.file
 
 
-class ParetoTime(Strict):
-    """A Pareto distribution of times."""
-
-    mean: PositiveDuration
-    """The mean."""
-    shape: float = Field(gt=1, le=100)
-    """The tail's exponent: above 1, or there is no mean."""
-
-
-class Times(Strict):
-    """A distribution of times: exactly one of these."""
-
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
-
-    fixed: Duration | None = None
-    """Always this long."""
-    exponential: PositiveDuration | None = None
-    """Exponential distribution with this mean."""
-    uniform: tuple[Duration, Duration] | None = None
-    """From the first to the second, all equally likely."""
-    pareto: ParetoTime | None = None
-    """Mostly short, seldom very long."""
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> "Times":
-        if len([name for name in Times.model_fields if getattr(self, name) is not None]) != 1:
-            raise ValueError("expected exactly one of " + ", ".join(f"`{name}`" for name in Times.model_fields))
-        if self.uniform is not None and self.uniform[0] > self.uniform[1]:
-            raise ValueError("`uniform` needs two times, the shorter first")
-        return self
-
-
-def _fixed_time(value: object) -> object:
-    return value if isinstance(value, dict | Times) else {"fixed": value}
-
-
 HEADER_BYTES = 16
 """Length of the header of a request or a burst: its size and the size of the response
 (crates/agent/src/transport/exchanges).
 """
-SizesOrSize = Annotated[Sizes, BeforeValidator(_fixed_size, json_schema_input_type=Size | Sizes)]
-TimesOrTime = Annotated[Times, BeforeValidator(_fixed_time, json_schema_input_type=Duration | Times)]
 
 
 def _with_header(sizes: Sizes) -> Sizes:
@@ -469,40 +322,42 @@ class _Closed(_Workload):
     """Fields of closed-loop workloads: the next step waits for the previous response."""
 
     tcp: CongestionControl | None = None
-    """Congestion control instead of the hosts' own."""
+    """Congestion control instead of that of the hosts."""
     connect: Literal["at start", "before"] = "at start"
-    """`at start`: a connection is opened when it is first used; `before`: those that stay stand before the epoch."""
+    """`at start`: a connection is opened at its first use. `before`: persistent connections are established before the
+    epoch.
+    """
     spread: Duration = 0
-    """Each begins at `start` plus a random share of this, uniformly."""
+    """Each begins at `start` plus a random time from 0 to this one, uniformly distributed."""
     stop: Duration | None = None
-    """Nothing new begins then; the lab's end without it."""
+    """Time after which nothing new begins. The default is the lab's end."""
 
 
 class Requests(_Closed):
-    """Clients that ask servers, wait for the answers, think, and ask again."""
+    """Clients that send requests to servers, wait for the responses, and pause before the next request."""
 
     clients: Hosts | None = None
-    """Those who ask."""
+    """Hosts that send requests."""
     servers: Hosts | None = None
-    """Those who answer; who is a client, too, does not ask itself."""
+    """Hosts that respond. A host that is also a client sends no request to itself."""
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1)] | None = None
-    """Instead of `clients` and `servers`: the pairs, client and server."""
+    """Instead of `clients` and `servers`: pairs of a client and a server."""
     fanout: Annotated[int, Field(ge=1)] | Literal["all"] = 1
-    """How many servers are asked at once, drawn anew each time, or `all` of them (partition/aggregate, an incast of
-    their answers). The exchange is over when all have answered.
+    """Number of servers of an exchange, drawn for each one, or `all` (partition/aggregate: their responses are an
+    incast). The exchange ends with the last response.
     """
     request: SizesWithHeader
-    """Bytes that each server is asked with: a size, or a distribution. At least 16."""
+    """Bytes of each request: a size, or a distribution. At least 16."""
     response: SizesOrSize
-    """Bytes of each answer: a size, or a distribution."""
+    """Bytes of each response: a size, or a distribution."""
     think: TimesOrTime = Times.model_validate({"fixed": "0 us"})
-    """Time from the last answer to the next question: a duration, or a distribution."""
+    """Time from the last response to the next request: a duration, or a distribution."""
     exchanges: int | None = Field(default=None, ge=1, le=LARGEST)
-    """How many of each client; until the lab's end (or `stop`) without it."""
+    """Number of exchanges of each client. The default is no limit before `stop` or the lab's end."""
     connections: Literal["persistent", "new"] = "persistent"
-    """`persistent`: to each server one that stays; `new`: one for each question, which the server closes."""
+    """`persistent`: one connection to each server. `new`: one for each request, which the server closes."""
     outstanding: int = Field(default=1, ge=1, le=10_000)
-    """Exchanges that each client (or pair) has under way at once, each on connections of its own."""
+    """Concurrent exchanges of each client (or pair), each on separate connections."""
 
     @model_validator(mode="after")
     def _whole(self) -> "Requests":
@@ -511,7 +366,7 @@ class Requests(_Closed):
         if self.pairs is None and (self.clients is None or self.servers is None):
             raise ValueError(f"`{'servers' if self.servers is None else 'clients'}` is missing")
         if self.connections == "new" and self.connect == "before":
-            raise ValueError("`connect: before` is of connections that stay, but `connections` is `new`")
+            raise ValueError("`connect: before` needs persistent connections, but `connections` is `new`")
         if self.pairs is not None and self.fanout not in (1, "all"):
             raise ValueError(f"`fanout` is {self.fanout}, but a pair has one server; expected `clients` and `servers`")
         return self
@@ -523,13 +378,13 @@ class Bursts(Paired, _Closed):
     size: SizesWithHeader | None = None
     """Bytes of each burst: a size, or a distribution. At least 16."""
     on: TimesOrTime | None = None
-    """Instead of `size`: how long a source writes as fast as TCP takes it, a duration or a distribution."""
+    """Instead of `size`: time during which a source writes as fast as TCP accepts: a duration, or a distribution."""
     off: TimesOrTime
-    """The pause, from when the receiver has the whole burst: a duration, or a distribution."""
+    """Pause after the receiver has the complete burst: a duration, or a distribution."""
     bursts: int | None = Field(default=None, ge=1, le=LARGEST)
-    """How many of each source; until the lab's end (or `stop`) without it."""
+    """Number of bursts of each source. The default is no limit before `stop` or the lab's end."""
     count: int = Field(default=1, ge=1, le=100_000)
-    """How many sources for each pair of hosts."""
+    """Number of sources for each pair of hosts."""
 
     @model_validator(mode="after")
     def _one_measure(self) -> "Bursts":
@@ -553,13 +408,13 @@ class Workload(Strict):
     flows: Flows | None = None
     """Flows between pairs of hosts, usually long-lived."""
     incast: Incast | None = None
-    """Many senders, one receiver, at once."""
+    """Flows from many senders to one receiver at the same time."""
     arrivals: Arrivals | None = None
     """Flows that arrive at random (open loop)."""
     replay: Replay | None = None
     """Flows from a file."""
     requests: Requests | None = None
-    """Clients that ask servers and wait for their answers (closed loop)."""
+    """Clients that send requests to servers and wait for the responses (closed loop)."""
     onoff: Bursts | None = None
     """Sources that send bursts and pause (closed loop)."""
     udp: Udp | None = None

@@ -84,7 +84,7 @@ class ParetoBytes(Part):
     """Mean without truncation."""
     shape: float
     """Shape, above 1."""
-    most_bytes: int | None = None
+    max_bytes: int | None = None
     """Largest size: the distribution is truncated there."""
 
 

@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 from qbed.base.errors import LabError
 from qbed.config.source import FieldPath
 from qbed.config.units import LARGEST
+from qbed.lab.distributions import Sizes, Times
 from qbed.lab.workloads import (
     Arrivals,
     Bursts,
@@ -16,8 +17,6 @@ from qbed.lab.workloads import (
     Probes,
     Replay,
     Requests,
-    Sizes,
-    Times,
     Udp,
     Workload,
 )
@@ -272,7 +271,7 @@ def _size(sizes: Sizes) -> p.Size:
         return p.Uniform(uniform=sizes.uniform)
     if sizes.pareto is not None:
         one = sizes.pareto
-        return p.ParetoSize(pareto=p.ParetoBytes(mean_bytes=one.mean, shape=one.shape, most_bytes=one.most))
+        return p.ParetoSize(pareto=p.ParetoBytes(mean_bytes=one.mean, shape=one.shape, max_bytes=one.max))
     return p.Cdf(cdf=sizes.points())
 
 

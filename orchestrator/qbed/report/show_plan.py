@@ -234,7 +234,7 @@ def _distribution(found: Size | Time, show: Callable[[int], str]) -> str:
         case Exponential():
             return f"exponential of mean {show(round(found.exponential))}"
         case ParetoSize(pareto=one):
-            most = f", {show(one.most_bytes)} at most" if one.most_bytes is not None else ""
+            most = f", {show(one.max_bytes)} at most" if one.max_bytes is not None else ""
             return f"pareto of mean {show(one.mean_bytes)} and shape {one.shape:g}{most}"
         case ParetoTime(pareto=one):
             return f"pareto of mean {show(round(one.mean_ns))} and shape {one.shape:g}"

@@ -89,7 +89,7 @@ def test_a_plan_is_read_back_and_described() -> None:
             "on 1 ms to 2 ms, off pareto of mean 10 ms and shape 1.5",
         ),
         (
-            "arrivals: {interval: 10 us, size: {pareto: {mean: 50 KB, shape: 1.2, most: 100 KB}}}",
+            "arrivals: {interval: 10 us, size: {pareto: {mean: 50 KB, shape: 1.2, max: 100 KB}}}",
             "exponential every 10 us, pareto of mean 50 KB and shape 1.2, 100 KB at most",
         ),
         ("arrivals: {interval: 10 us, size: {published: web-search}}", "exponential every 10 us, cdf of 12 points"),
@@ -119,7 +119,7 @@ def test_what_is_drawn_is_described_with_its_unit(workload: str, shown: str) -> 
         ),
         (
             f"requests: {{clients: h1, servers: h2, {SIZES}, connections: new, connect: before}}",
-            "is of connections that stay",
+            "needs persistent connections",
         ),
         (f"requests: {{clients: h1, servers: h2, {SIZES}, think: 5}}", "expected a duration such as `5 us`"),
         (

@@ -58,7 +58,7 @@ BAD = [
     ("rate: 10 Gbit/s", "rate: 0 bit/s", "lab.yml:4:19: links.default.rate: expected at least 1 bit/s, got `0 bit/s`"),
     ("rate: 10 Gbit/s, ", "", "lab.yml:4:3: links: the link `h1-s1` has no rate at h1: expected one, for example `default: {rate: 10 Gbit/s}`"),
     ("scheme: ecn", "scheme: ecm", "lab.yml:6:21: switches.default.scheme: no scheme is called `ecm`; did you mean `ecn`?"),
-    ("incast: {senders: 3, receiver: h1, size: 32 KB, start: 10 ms}", "arrivals: {interval: 1 us, size: {pareto: {mean: 50 KB, shape: 1.2, most: 8 KB}}}", "lab.yml:11:47: workload[1].arrivals.size.pareto: `most` needs more than the smallest size, 8333 B, got 8000 B"),
+    ("incast: {senders: 3, receiver: h1, size: 32 KB, start: 10 ms}", "arrivals: {interval: 1 us, size: {pareto: {mean: 50 KB, shape: 1.2, max: 8 KB}}}", "lab.yml:11:47: workload[1].arrivals.size.pareto: expected `max` above the smallest size, 8333 B, got 8000 B"),
     ("incast: {senders: 3, receiver: h1, size: 32 KB, start: 10 ms}", "arrivals: {load: 0.5, size: 1 KB, together: on}", "lab.yml:11:15: workload[1].arrivals: expected `interval` with `together`, not `load`"),
     ("threshold: 20", "treshold: 20", "lab.yml:6:42: switches.default.treshold: unknown field; did you mean `threshold`?"),
     ("buffer: 128 KB", "buffer: 128", "lab.yml:6:34: switches.default.buffer: expected an amount such as `128 KB` or `20 packets`, got `128`"),

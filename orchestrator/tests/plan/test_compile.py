@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from qbed.base.errors import LabError
 from qbed.config.source import parse
 from qbed.config.units import LARGEST
-from qbed.lab.workloads import Sizes
+from qbed.lab.distributions import Sizes
 from qbed.network.frames import CONGESTION_BYTES
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
@@ -304,7 +304,7 @@ workload:
   - udp: {from: h1, to: h2, rate: 1 Gbit/s, packet: 1000 B}
   - arrivals: {interval: 100 us, size: {pareto: {mean: 50 KB, shape: 1.2}}, limit: 10}
   - arrivals: {from: h2..h4, to: h1, load: 0.5, size: 100 KB, spacing: fixed}
-  - arrivals: {to: [h1, h3], interval: 1 ms, size: {pareto: {mean: 50 KB, shape: 1.2, most: 100 KB}}, together: on}
+  - arrivals: {to: [h1, h3], interval: 1 ms, size: {pareto: {mean: 50 KB, shape: 1.2, max: 100 KB}}, together: on}
 """
     plan = compiled("{star: {hosts: 4}}", rest)
     bulk, pairs, many, udp, all_to_all, loaded, together = plan.workloads
@@ -321,7 +321,7 @@ workload:
     assert loaded.interarrival_ns.plain() == {"fixed": 160_000}
     assert isinstance(together, Arrivals)
     assert (together.together, together.flows_at_once) == (True, 6)
-    assert together.size.plain() == {"pareto": {"mean_bytes": 50_000, "shape": 1.2, "most_bytes": 100_000}}
+    assert together.size.plain() == {"pareto": {"mean_bytes": 50_000, "shape": 1.2, "max_bytes": 100_000}}
     assert "together" not in loaded.plain() and loaded.flows_at_once == 1
     assert [workload.port for workload in plan.workloads] == [5001, 5002, 5003, 5004, 5005, 5006, 5007]
 
@@ -333,7 +333,7 @@ def test_a_bounded_pareto_has_the_mean_of_what_is_below_the_bound(shape: float, 
     most = int(bound * least) + 1
     below = 1 - (least / most) ** shape
     drawn = [least * (1 - below * (step + 0.5) / steps) ** (-1 / shape) for step in range(steps)]
-    found = Sizes.model_validate({"pareto": {"mean": f"{mean} B", "shape": shape, "most": f"{most} B"}}).mean_bytes()
+    found = Sizes.model_validate({"pareto": {"mean": f"{mean} B", "shape": shape, "max": f"{most} B"}}).mean_bytes()
     assert found == pytest.approx(sum(drawn) / steps, rel=0.02)
 
 

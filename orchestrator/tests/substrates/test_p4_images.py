@@ -4,6 +4,7 @@
 from pathlib import Path
 
 import pytest
+
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan

@@ -426,7 +426,7 @@ mod tests {
             (
                 refusal(|p| {
                     p["workloads"][1]["size"] =
-                        json!({"pareto": {"mean_bytes": 60, "shape": 1.2, "most_bytes": 9}})
+                        json!({"pareto": {"mean_bytes": 60, "shape": 1.2, "max_bytes": 9}})
                 }),
                 "above its scale",
             ),

@@ -154,11 +154,11 @@ pub enum Time {
 pub enum Size {
     Fixed(u64),
     Uniform(u64, u64),
-    /// Pareto distribution with this mean before its truncation at `most_bytes`.
+    /// Pareto distribution with this mean before its truncation at `max_bytes`.
     Pareto {
         mean_bytes: f64,
         shape: f64,
-        most_bytes: Option<f64>,
+        max_bytes: Option<f64>,
     },
     Cdf(Vec<(f64, f64)>),
 }
@@ -171,13 +171,13 @@ impl Size {
             Self::Uniform(low, high) => {
                 (*low > 0 && low <= high).then_some(()).ok_or("size.uniform is not 0 < a <= b")
             }
-            Self::Pareto { mean_bytes, shape, most_bytes } => {
+            Self::Pareto { mean_bytes, shape, max_bytes } => {
                 let finite =
                     mean_bytes.is_finite() && *mean_bytes >= 1.0 && shape.is_finite() && *shape > 1.0;
                 finite.then_some(()).ok_or("size.pareto needs mean_bytes >= 1 and shape > 1")?;
                 let scale = mean_bytes * (shape - 1.0) / shape;
-                let bounded = most_bytes.is_none_or(|most| most.is_finite() && most >= 1.0 && most > scale);
-                bounded.then_some(()).ok_or("size.pareto needs most_bytes above its scale")
+                let bounded = max_bytes.is_none_or(|max| max.is_finite() && max >= 1.0 && max > scale);
+                bounded.then_some(()).ok_or("size.pareto needs max_bytes above its scale")
             }
             Self::Cdf(points) => {
                 let rising = points.windows(2).all(|p| p[0].0 <= p[1].0 && p[0].1 <= p[1].1);

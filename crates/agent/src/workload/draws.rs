@@ -58,10 +58,10 @@ impl Draws {
         match size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(low, high) => low + self.below(high - low + 1),
-            Size::Pareto { mean_bytes, shape, most_bytes } => {
+            Size::Pareto { mean_bytes, shape, max_bytes } => {
                 let scale = mean_bytes * (shape - 1.0) / shape;
                 // Truncated distribution: equals rejection of all draws above the bound.
-                let mass = most_bytes.map_or(1.0, |most| 1.0 - libm::pow(scale / most, *shape));
+                let mass = max_bytes.map_or(1.0, |max| 1.0 - libm::pow(scale / max, *shape));
                 let draw = scale * libm::pow(1.0 - mass * self.uniform(), -1.0 / shape);
                 (draw.round() as u64).max(1)
             }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn pareto_has_the_configured_mean() {
-        let size = Size::Pareto { mean_bytes: 50_000.0, shape: 3.0, most_bytes: None };
+        let size = Size::Pareto { mean_bytes: 50_000.0, shape: 3.0, max_bytes: None };
         let mut draws = Draws::new(7, 0);
         let mean = mean(200_000, || draws.size_bytes(&size) as f64);
         assert!((mean / 50_000.0 - 1.0).abs() < 0.02, "{mean}");
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn a_bounded_pareto_is_a_truncated_pareto() {
-        let unbounded = Size::Pareto { mean_bytes: 50_000.0, shape: 1.2, most_bytes: None };
-        let bounded = Size::Pareto { mean_bytes: 50_000.0, shape: 1.2, most_bytes: Some(100_000.0) };
+        let unbounded = Size::Pareto { mean_bytes: 50_000.0, shape: 1.2, max_bytes: None };
+        let bounded = Size::Pareto { mean_bytes: 50_000.0, shape: 1.2, max_bytes: Some(100_000.0) };
         let sizes = |size: &Size, seed| {
             let mut draws = Draws::new(seed, 0);
             let mut sizes: Vec<_> =
@@ -207,10 +207,10 @@ mod tests {
             let mut draws = Draws::new(seed, 0);
             let scale = mean * (shape - 1.0) / shape;
             let min = scale.round().max(1.0) as u64;
-            let unbounded = Size::Pareto { mean_bytes: mean, shape, most_bytes: None };
+            let unbounded = Size::Pareto { mean_bytes: mean, shape, max_bytes: None };
             prop_assert!((0..16).all(|_| draws.size_bytes(&unbounded) >= min));
             let max = (bound * scale).round().max(1.0) as u64;
-            let bounded = Size::Pareto { mean_bytes: mean, shape, most_bytes: Some(bound * scale) };
+            let bounded = Size::Pareto { mean_bytes: mean, shape, max_bytes: Some(bound * scale) };
             prop_assert!((0..16).all(|_| (min..=max).contains(&draws.size_bytes(&bounded))));
         }
 
