@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of P4 programs: compiled once for each process, checked against the toolchain, and refused with one message."""
+"""Images of P4 programs: compiled once a process, checked against the toolchain, refused with one message."""
 
 from pathlib import Path
 
@@ -73,4 +73,4 @@ def test_a_damaged_or_missing_compiler_does_not_run(tmp_path: Path, plan: Plan) 
         write_images(toolchain(tmp_path, "cat", checksum="0" * 64), plan, range(len(plan.nodes)), tmp_path)
     assert not (tmp_path / "runs").exists()
     with pytest.raises(CellError, match=r"program droptail: .*p4image cannot be run: No such file"):
-        write_images(Toolchain(tmp_path / "none", Manifest()), plan, range(len(plan.nodes)), tmp_path)
+        write_images(Toolchain(tmp_path / "none", Manifest(), {}), plan, range(len(plan.nodes)), tmp_path)
