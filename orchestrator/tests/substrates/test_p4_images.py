@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of P4 programs: compiled once for each process, checked against the toolchain, and refused with one message."""
+"""Images of P4 programs: compiled once in a process, by a checked compiler, and refused with one message."""
 
 from pathlib import Path
 
 import pytest
+
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
