@@ -163,7 +163,7 @@ fn run_guest(name: &str) -> Result<i64> {
         hosts_file::write(&plan, &placement)?;
     }
     // Leaked: the kernel ends with this process, and closing a thousand namespaces takes time.
-    let lab = Box::leak(Box::new(Lab::build(&plan, &placement)?));
+    let lab = Box::leak(Box::new(Lab::build(&plan, &placement, files::folder())?));
     let mut world = World::new(&plan, &placement, lab, TimeScale::IDENTITY)?;
     // Other processes may change the rate of CLOCK_MONOTONIC (adjtimex(2)), which the page does not follow.
     let no_programs = mode == Mode::Cell && programs == 0 && plan.launches.is_empty();

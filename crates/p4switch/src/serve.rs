@@ -63,7 +63,7 @@ pub fn serve(options: &Options) -> Result<(), String> {
     if let Some(ready) = &options.ready {
         fs::write(ready, "").map_err(|error| named(ready, &error))?; // from here on, connections wait
     }
-    let served = qbed_p4runtime::serve(listener, options.device_id, Box::new(switch), events, running);
+    let served = qbed_p4runtime::serve(listener, options.device_id, Box::new(DeviceControl(switch)), events, running);
     served.map_err(|error| error.to_string())
 }
 
@@ -100,10 +100,13 @@ fn forward_events(device: &mut Device, sender: &mpsc::Sender<Event>) {
     }
 }
 
-impl Control for Device {
+/// The switch as the P4Runtime server controls it.
+struct DeviceControl(Device);
+
+impl Control for DeviceControl {
     fn request(&mut self, request: Request) -> Answer {
         let request = postcard::to_allocvec(&request).map_err(io::Error::other);
-        let answer = request.and_then(|bytes| self.ask(Command::Control, 0, &bytes));
+        let answer = request.and_then(|bytes| self.0.ask(Command::Control, 0, &bytes));
         match answer.map(|bytes| postcard::from_bytes(&bytes)) {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Answer::Refused(
@@ -120,11 +123,11 @@ impl Control for Device {
 
     fn load(&mut self, program: &Program) -> Result<(), String> {
         let image = postcard::to_allocvec(program).map_err(|error| error.to_string())?;
-        self.ask(Command::Load, 0, &image).map(drop).map_err(|error| error.to_string())
+        self.0.ask(Command::Load, 0, &image).map(drop).map_err(|error| error.to_string())
     }
 
     fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
-        self.ask(Command::PacketOut, 0, packet).map(drop).map_err(|error| error.to_string())
+        self.0.ask(Command::PacketOut, 0, packet).map(drop).map_err(|error| error.to_string())
     }
 
     fn now_us(&self) -> u64 {

@@ -21,7 +21,7 @@ _MAX_ERROR_CHARS = 2000
 
 
 def write_images(toolchain: Toolchain, plan: Plan, nodes: Iterable[int], folder: Path) -> None:
-    """Write the images of the nodes' programs beside the plan in `folder`. `CellError` if one does not compile."""
+    """Write the images of the nodes' programs beside the plan in `folder`; `CellError` if one does not compile."""
     pipelines = (plan.nodes[node].pipeline for node in nodes)
     used = {pipeline.program for pipeline in pipelines if pipeline is not None}
     for number, program in enumerate(plan.p4):

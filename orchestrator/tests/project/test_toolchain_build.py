@@ -60,7 +60,7 @@ def test_what_is_always_anothers_is_not_run(tmp_path: Path) -> None:
 
 def test_only_programs_of_ours_are_built(tmp_path: Path) -> None:
     done = run(tmp_path, "built", "kernel")
-    assert done.returncode == 2 and "tools/built agent|p4switch" in done.stderr
+    assert done.returncode == 2 and "tools/built agent|p4image|p4switch" in done.stderr
 
 
 def test_a_toolchain_gets_what_only_few_labs_run_when_it_is_asked_for(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of P4 programs: compiled once a process, checked against the toolchain, refused with one message."""
+"""Images of P4 programs: compiled once in a process, by a checked compiler, and refused with one message."""
 
 from pathlib import Path
 

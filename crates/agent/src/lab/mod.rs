@@ -39,14 +39,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Builds the lab in a guest.
-    pub fn build(plan: &Plan, placement: &Placement) -> Result<Self> {
+    /// Builds the lab in a guest. `folder`: that of the plan.
+    pub fn build(plan: &Plan, placement: &Placement, folder: &str) -> Result<Self> {
         write_sysctls(&format!("lab {}", plan.lab), &plan.sysctls, |_| true)?;
         write_parameters(plan)?;
         let namespaces = Namespaces::create(plan, placement)?;
         create_links(plan, placement, &namespaces)?;
         recirculation::create(plan, placement, &namespaces)?;
-        let programs = Programs::read(plan, placement)?;
+        let programs = Programs::read(plan, placement, folder)?;
         let (ends, queues) = (ends_by_node(plan), queues_by_node(plan));
         let builder = NodeBuilder { plan, ends, queues, taps: Taps::find(plan)?, programs: &programs };
         let mut interfaces = Vec::with_capacity(plan.nodes.len());

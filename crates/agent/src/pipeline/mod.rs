@@ -7,7 +7,6 @@ use crate::failure::{Context, Failure, Result};
 use crate::placement::Placement;
 use crate::plan::pipeline::{P4Program, Pipeline};
 use crate::plan::Plan;
-use crate::results::files;
 use qbed_p4device::{image, Command, Device, DEVICE};
 use qbed_p4engine::control::{Answer, Count, Request, Totals};
 use qbed_p4engine::program::Program;
@@ -34,12 +33,12 @@ struct Loaded {
 impl Programs {
     /// Reads the images of the programs of local nodes. The host writes them before the start, by the positions of the
     /// programs in the plan.
-    pub fn read(plan: &Plan, placement: &Placement) -> Result<Self> {
+    pub fn read(plan: &Plan, placement: &Placement, folder: &str) -> Result<Self> {
         let pipelines = placement.local_nodes().filter_map(|node| plan.nodes[node].pipeline.as_ref());
         let names: BTreeSet<&str> = pipelines.map(|pipeline| pipeline.program.as_str()).collect();
         let used = plan.p4.iter().enumerate().filter(|(_, program)| names.contains(program.name.as_str()));
         let read = |(number, declared): (usize, &P4Program)| {
-            let path = format!("{}/{IMAGES}/{number}.image", files::folder());
+            let path = format!("{folder}/{IMAGES}/{number}.image");
             let context = || format!("program {}: {path}", declared.name);
             let bytes = std::fs::read(&path).with_context(context)?;
             let (program, encoded) = image::read(&bytes).with_context(context)?;
