@@ -102,7 +102,7 @@ static u64 signals(const struct rpm_params *params, u32 queue_packets, u64 packe
 	return found;
 }
 
-static void the_linear_probability_is_eta_for_each_packet_above_the_threshold(void)
+static void the_linear_probability_is_eta_times_the_excess(void)
 {
 	struct rpm_params params = {
 		.decides = RPM_DECIDES_LINEAR, .threshold_packets = 10, .eta = RPM_ONE / 1000,
@@ -218,7 +218,7 @@ int main(void)
 	late_signals_are_made_up_for();
 	a_step_signals_above_the_threshold();
 	codel_does_not_decide_at_enqueue();
-	the_linear_probability_is_eta_for_each_packet_above_the_threshold();
+	the_linear_probability_is_eta_times_the_excess();
 	red_averages_the_queue();
 	red_marks_at_uniform_distances();
 	red_marks_all_from_the_upper_threshold();

@@ -22,9 +22,7 @@ LAWS = [
 
 
 @pytest.mark.parametrize(("decides", "given", "actions", "arguments"), LAWS)
-def test_a_port_has_its_law(
-    decides: str, given: dict[str, Any], actions: list[str], arguments: dict[str, int]
-) -> None:
+def test_a_port_has_its_law(decides: str, given: dict[str, Any], actions: list[str], arguments: dict[str, int]) -> None:
     values = registry()["rpm"].defaults() | {"decides": decides} | given
     entries = list(port_entries("rpm", Port(3, 10**9, 1514), values))
     assert [entry.table for entry in entries] == ["codel", "decides"]
