@@ -4,7 +4,7 @@
 # make check  the fast part of the tests (no kernel boots)
 # make py     lints Python and runs the orchestrator's tests that a change since the last `make py` affects
 # make rust   lints Rust and runs its tests; make c likewise for C
-# make coverage       prints the coverage of each Python package by the orchestrator's tests, and writes runs/coverage
+# make coverage       prints the coverage of each Python package, crate and folder of C by their tests (runs/coverage)
 # make containers     gives this machine Docker, Containerlab and the images that labs in containers run on
 # make images-clean   removes the images
 # make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
@@ -93,7 +93,8 @@ c: setup
 
 coverage: setup
 	$(PY) -m pytest -q orchestrator/tests -n 2 --cov=qbed --cov-report=json:runs/coverage/python.json
-	$(PY) tools/coverage runs/coverage/python.json
+	tools/coverage-native runs/coverage
+	$(PY) tools/coverage runs/coverage
 
 test-kills: setup
 	$(PY) tests/e2e/kill_campaign.py --kills 200

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bench.harness import Cell, Cost, Figure, cores, measured, pinned, smallest
+from qbed.base.json_files import write_sealed
 from qbed.cells.store_cell import store_cell
 from qbed.storage.checksums import cell_record
 
@@ -66,7 +66,7 @@ def fill(run: Path) -> None:
         {"name": "scheme", "values": ["ecn"]},
         {"name": "seed", "values": list(range(CELLS))},
     ]
-    (run / "campaign.json").write_text(json.dumps({"matrix": {"axes": axes}}))
+    write_sealed(run / "campaign.json", {"matrix": {"axes": axes}})
 
 
 def child(*words: str) -> tuple[Cost, float]:

@@ -10,12 +10,20 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 
+from qbed.base.json_files import Row, write_sealed
 from qbed.live.exporter import Delivery
 from qbed.runs.worker import Outcome
+from qbed.storage.checksums import record_checksums
+from qbed.storage.identity import IDENTITY
+from qbed.substrates import toolchain_files
+from qbed.telemetry import tables
 
 LAB = """\
 name: tiny
@@ -71,12 +79,39 @@ def fake_toolchain(folder: Path, **behaviour: str) -> Path:
         (folder / name).touch()
     by_seed = {name.removeprefix("seed_"): value for name, value in behaviour.items()}
     (folder / "behaviour").write_text(json.dumps(by_seed))
-    (folder / "manifest.json").write_text(json.dumps({"kernel_version": "fake"}))
     kernel = folder / "linux"
     script = Path(__file__).parent / "fake_linux.py"
     # Like the real one it asks to die with who started it.
     kernel.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL {sys.executable} {script} "$@"\n')
     kernel.chmod(0o755)
+    return write_manifest(folder, kernel_version="fake")
+
+
+def write_manifest(toolchain: Path, **fields: str) -> Path:
+    """Write the manifest of a toolchain, and the checksums of its files."""
+    (toolchain / "manifest.json").write_text(json.dumps(fields))
+    toolchain_files.record(toolchain)
+    return toolchain
+
+
+def add_module(toolchain: Path, name: str) -> None:
+    """Add an empty kernel module to a toolchain."""
+    (toolchain / "modules" / f"{name}.ko").touch()
+    toolchain_files.record(toolchain)
+
+
+def write_merged_run(
+    folder: Path, axes: Mapping[str, Sequence[Any]], rows: Sequence[Row], names: Sequence[str] = (), **identity: Any
+) -> Path:
+    """A merged run with these axes and rows of `cells`, sealed, with empty tables of these names."""
+    folder.mkdir(exist_ok=True)
+    matrix = {"axes": [{"name": name, "values": list(values)} for name, values in axes.items()]}
+    write_sealed(folder / IDENTITY, {"matrix": matrix} | identity)
+    schema = tables.cells_schema({name: "str" for name in axes if name != "seed"})
+    tables.write_table(folder / "cells.parquet", schema, [pa.Table.from_pylist(list(rows), schema=schema)])
+    for name in names:
+        tables.write_table(folder / f"{name}.parquet", tables.SCHEMAS[name], [])
+    record_checksums(folder, [f"{name}.parquet" for name in ("cells", *names)])
     return folder
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from qbed.base.locations import checkout
-from qbed.substrates import CellError, Limits
-from qbed.substrates.toolchain import Toolchain, find_toolchain
+from qbed.substrates import CellError, Limits, toolchain_files
+from qbed.substrates.toolchain import Toolchain, find_toolchain, toolchain_in
 from qbed.substrates.virtual.cell import VirtualCell
 from qbed.substrates.virtual.confinement import (
     FILTERED,
@@ -184,7 +184,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory, secret: Path) -> Toolchain
     shutil.copytree(toolchain.folder, folder, symlinks=True, dirs_exist_ok=True)
     (folder / "modules" / "hostile.ko").unlink(missing_ok=True)
     shutil.copyfile(work / "hostile.ko", folder / "modules" / "hostile.ko")
-    return Toolchain(folder, toolchain.manifest)
+    toolchain_files.record(folder)
+    return toolchain_in(folder)
 
 
 @needs_landlock

@@ -216,16 +216,19 @@ def test_a_copy_of_another_cell_is_refused(folder: Path) -> None:
     assert qbed(folder, "verify", "run").returncode == 0
 
 
-def test_a_run_without_checksums_is_read_with_a_warning(folder: Path) -> None:
+def test_a_run_without_checksums_is_refused(folder: Path) -> None:
     run = folder / "run"
+    checksums = (run / "checksums.json").read_bytes()
+    (run / "checksums.json").unlink()
+    for command in (["report", "--no-images"], ["cells"]):
+        done = qbed(folder, *command, "run")
+        assert done.returncode == 2 and "checksums.json is missing" in done.stderr, done.stderr
+    done = qbed(folder, "verify", "run")
+    assert done.returncode == 1 and "checksums.json is missing" in done.stdout, done
+    (run / "checksums.json").write_bytes(checksums)
     identity = json.loads((run / "campaign.json").read_bytes())
     identity.pop("sha256")
-    write_json(run / "campaign.json", identity | {"cells": "arrow"})
-    (run / "checksums.json").unlink()
-    done = qbed(folder, "report", "run", "--no-images")
-    assert done.returncode == 0 and "run is of an earlier qbed without checksums" in done.stderr
-    assert qbed(folder, "cells", "run").stdout.count("complete") == 2
-    done = qbed(folder, "verify", "run")
-    assert done.returncode == 1 and "without checksums" in done.stderr
-    done = qbed(folder, "run", "lab", "--out", "run", "--no-images")
-    assert done.returncode == 2 and "the format of the cells' tables differ" in done.stderr
+    write_json(run / "campaign.json", identity)
+    for words in (["report", "run"], ["cells", "run"], ["verify", "run"], ["run", "lab", "--out", "run"]):
+        done = qbed(folder, *words)
+        assert done.returncode != 0 and "campaign.json is damaged: its content does not match" in done.stderr, done

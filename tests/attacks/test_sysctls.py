@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from qbed.base.errors import LabError
-from qbed.lab.settings import QDISCS
 from qbed.lab.sysctls import SYSCTLS
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
+from qbed.schemes.linux_qdiscs import LAB_QDISCS
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
@@ -121,7 +121,7 @@ def test_an_unknown_or_unsafe_queueing_discipline_is_refused(tmp_path: Path, qdi
 def test_the_queueing_disciplines_are_those_of_the_labs_kernel() -> None:
     configured = re.findall(r"(?m)^CONFIG_NET_SCH_(\w+)=y", (ROOT / "kernel" / "config.fragment").read_text())
     built_in = {"pfifo", "bfifo", "pfifo_fast"}
-    assert {name.lower() for name in configured} - {"ingress"} | built_in == QDISCS
+    assert {name.lower() for name in configured} - {"ingress"} | built_in == LAB_QDISCS
 
 
 def test_a_lab_file_starts_no_program(tmp_path: Path) -> None:

@@ -170,20 +170,27 @@ def test_tc_on_a_node_shows_schemes(lab: Path, environment: dict[str, str]) -> N
 
 
 def test_samples_continue_in_an_idle_lab_and_have_every_packet(lab: Path, environment: dict[str, str]) -> None:
-    def rows() -> list[dict[str, Any]]:
-        return [json.loads(line) for line in qbed(environment, "samples", "mine").stdout.splitlines()[1:]]
+    seen: list[dict[str, Any]] = []
+
+    def new_rows() -> list[dict[str, Any]]:
+        rows = [json.loads(line) for line in qbed(environment, "samples", "mine").stdout.splitlines()[1:]]
+        known = len(seen)
+        assert rows[:known] == seen
+        seen[:] = rows
+        return rows[known:]
 
     assert qbed(environment, "advance", "mine", "1 s").returncode == 0
-    before = rows()
+    assert [row for row in new_rows() if row["sample"] == "flow"]
     assert qbed(environment, "advance", "mine", "100 ms").returncode == 0
-    idle = [row for row in rows()[len(before) :] if row.get("port") == "s2>s1"]
+    idle = [row for row in new_rows() if row.get("port") == "s2>s1"]
     assert len(idle) == 10 and {row["enqueued"] for row in idle} == {0} and len({r["time_ns"] for r in idle}) == 10
     assert qbed(environment, "exec", "mine", "h1", "--", "ping", "-c", "2", "-i", "0.01", "h3").returncode == 0
-    packets = [row for row in rows()[len(before) :] if row["sample"] == "packet"]
+    packets = [row for row in new_rows() if row["sample"] == "packet"]
     assert [(row["port"], row["op"], row["bytes"]) for row in packets] == [
         ("s1>s2", op, 98) for _ in range(2) for op in ("enqueue", "dequeue")
     ]
-    assert [row for row in before if row["sample"] == "flow"]
+    assert qbed(environment, "exec", "mine", "h1", "--", "sleep", "0.0999").returncode == 0
+    assert {row["sample"] for row in new_rows()} >= {"queue"}
 
 
 def lab_folder(environment: dict[str, str]) -> Path:

@@ -149,7 +149,7 @@ def test_a_campaign_over_its_time_limit_is_stopped_with_a_message(prepared: Mach
 
 def test_results_of_a_campaign_with_a_failed_claim_are_fetched(prepared: Machine, tmp_path: Path) -> None:
     variables = {"campaign_lab": "labs/dumbbell", "campaign_profile": "quick", "campaign_name": "slow"}
-    settings = {"links.default.rate": "1 Gbit/s", "duration": "10 ms"}
+    settings = {"links.default.rate": "1 Gbit/s", "duration": "33 ms"}
     failed = prepared.play(
         "campaign.yml", campaign_results=str(tmp_path), campaign_settings=settings, campaign_poll=1, **variables
     )

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbed.telemetry.congestion import HEADER_BYTES, PORT, Header, HeaderError, parse
-
 from qbed_testing.cells import RunningLab
+from qbed_testing.congestion import HEADER_BYTES, PORT, Header, HeaderError, parse
 from qbed_testing.pcap import Packet, read_pcap
 
 SENDER = 40000

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from qbed.substrates.toolchain import Toolchain, find_toolchain
+from qbed.substrates.toolchain import find_toolchain, toolchain_in
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 
 from qbed_testing.cells import LIMITS, CellOutput, write_plan
@@ -51,7 +51,7 @@ def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
                 os.setgroups([])
                 os.setresgid(ORDINARY_UID, ORDINARY_UID, ORDINARY_UID)
                 os.setresuid(ORDINARY_UID, ORDINARY_UID, ORDINARY_UID)
-                substrate = VirtualSubstrate(Toolchain(tools, toolchain.manifest))
+                substrate = VirtualSubstrate(toolchain_in(tools))
                 substrate.cell(folder, plan).run(LIMITS, lambda fraction: None)
                 status = 0
             except BaseException as error:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from qbed.substrates.toolchain import Toolchain, find_toolchain
+from qbed.substrates import toolchain_files
+from qbed.substrates.toolchain import Toolchain, find_toolchain, toolchain_in
 from qbed.substrates.virtual.guest import boot
 
 from qbed_testing.cells import RunningLab, write_plan
@@ -73,7 +74,8 @@ exec {shlex.quote(str(toolchain.kernel))} seccomp={mode} "${{arguments[@]}}"
 """
     )
     (folder / "linux").chmod(0o755)
-    return Toolchain(folder, toolchain.manifest)
+    toolchain_files.record(folder)
+    return toolchain_in(folder)
 
 
 def test_results_are_equal_in_all_seccomp_modes(built: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@
 //! | `control` `plan` | input from the host: commands; `plan.json` and `place.json`, parsed and checked |
 //! | `placement` | which nodes this agent runs, on which kernel and clock |
 //! | `netlink` | requests to the kernel: links, addresses, routes, qdiscs, taps |
-//! | `pipeline` | P4 switches: compiles and loads programs, writes table entries |
+//! | `pipeline` | P4 switches: loads programs, writes table entries |
 //! | `lab` | builds the network, with stubs for the nodes of other agents |
 //! | `workload` `results` | draws flows from the seed; result files |
 //! | `world` | state that all modules below share; allocates event topics |

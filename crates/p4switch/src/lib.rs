@@ -7,7 +7,6 @@
 pub mod bench;
 pub mod bmv2;
 pub mod check;
-pub mod device;
 pub mod error;
 pub mod load;
 pub mod replay;

@@ -11,13 +11,13 @@ use std::{fs, io, thread};
 use clap::Args;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::time::{clock_gettime, ClockId};
+use qbed_p4device::{self as device, Command, Device, DIGEST, PACKET};
 use qbed_p4engine::control::{Answer, Refusal, Request};
 use qbed_p4engine::program::Program;
 use qbed_p4runtime::proto::p4::v1::ForwardingPipelineConfig;
 use qbed_p4runtime::{Control, Event};
 use tokio::sync::mpsc;
 
-use crate::device::{self, Command, Device, DIGEST, PACKET};
 use crate::load;
 
 /// Capacity of the channel to the server. When it is full, events stay in the kernel, which counts drops.

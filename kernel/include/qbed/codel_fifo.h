@@ -16,6 +16,8 @@
 #include <net/pkt_sched.h>
 #include <net/sch_generic.h>
 
+#include <qbed/qdisc.h>
+
 struct codel_fifo_params {
 	struct codel_params codel;
 	u32 limit_bytes;
@@ -135,22 +137,10 @@ static void codel_fifo_set_params(struct Qdisc *sch, u64 target_ns, u64 interval
 static void codel_fifo_set_limits(struct Qdisc *sch, u32 limit_bytes, u32 limit_packets)
 {
 	struct codel_fifo *fifo = qdisc_priv(sch);
-	unsigned int dropped_packets = 0;
-	unsigned int dropped_bytes = 0;
 
 	fifo->params.limit_bytes = limit_bytes;
 	fifo->params.limit_packets = limit_packets;
-	while (sch->q.qlen > limit_packets || sch->qstats.backlog > limit_bytes) {
-		struct sk_buff *skb = codel_fifo_head(&fifo->vars.codel, sch);
-
-		if (!skb)
-			break;		/* the rest are segments of a burst, already dequeued */
-		dropped_packets++;
-		dropped_bytes += qdisc_pkt_len(skb);
-		fifo->stats.overlimit++;
-		rtnl_qdisc_drop(skb, sch);
-	}
-	qdisc_tree_reduce_backlog(sch, dropped_packets, dropped_bytes);
+	fifo->stats.overlimit += qdisc_fifo_trim(sch, limit_bytes, limit_packets);
 }
 
 static void codel_fifo_init(struct Qdisc *sch)

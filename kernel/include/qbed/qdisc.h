@@ -34,10 +34,11 @@ static inline unsigned int qdisc_fifo_trim(struct Qdisc *sch, u32 limit_bytes, u
 	unsigned int dropped_bytes = 0;
 
 	while (sch->q.qlen > limit_packets || sch->qstats.backlog > limit_bytes) {
-		struct sk_buff *skb = qdisc_dequeue_head(sch);
+		struct sk_buff *skb = __qdisc_dequeue_head(&sch->q);
 
 		if (!skb)
 			break;		/* the rest are segments of a burst, already dequeued */
+		qdisc_qstats_backlog_dec(sch, skb);
 		dropped_packets++;
 		dropped_bytes += qdisc_pkt_len(skb);
 		rtnl_qdisc_drop(skb, sch);

@@ -64,6 +64,8 @@ or combinations (`each`), a claim holds if all do, and is refuted if one is. `me
 * `sql` is the form for what is no number: one row with a boolean `holds`, asked for each seed. The claim holds if it
   does in more than half of all runs (Clopper and Pearson's interval).
 * `random: off` marks what the seed does not change. One seed decides it, and all seeds must give equal values.
+* Facts that change the meaning of the numbers, such as a mean over time without flows, stand beside the claim
+  ([run-folder.md](run-folder.md#caveats)).
 * `expect` is the expected verdict, `why` the reason if it is not `holds`. The verdict is not good or bad by itself.
 * The exit status is 1 only if the results exclude the expected verdict: not at 95 %, since one of twenty claims would
   fail by chance, but so that a run of true claims fails less than once in a thousand

@@ -8,16 +8,16 @@ transmission time of a packet on its fastest link, both dilated.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import islice
 
 from qbed.base.json_files import Row
 from qbed.cells.frames import examine_frames
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.plan.model import Plan
-from qbed.plan.workload import Flows
+from qbed.plan.pairs import communicating_pairs
 from qbed.telemetry.wall import NodeWall, Wall
 
 LATE_SHARE = 0.1
@@ -129,16 +129,7 @@ def _cpu(known: dict[str, NodeWall], warnings: list[str]) -> dict[str, float | N
 
 def shortest_rtt_ns(plan: Plan) -> int:
     """The shortest base RTT of all communicating pairs in lab time; 0 without any."""
-    return min((plan.base_rtt_ns(a, b) for a, b in itertools.islice(_pairs(plan), MAX_PAIRS)), default=0)
-
-
-def _pairs(plan: Plan) -> Iterator[tuple[int, int]]:
-    for workload in plan.workloads:
-        if workload.pairs is not None:
-            yield from dict.fromkeys(workload.pairs)
-        elif not isinstance(workload, Flows):
-            sources, targets = workload.sources or [], workload.destinations or []
-            yield from ((a, b) for a, b in itertools.product(sources, targets) if a != b)
+    return min((plan.base_rtt_ns(a, b) for a, b in islice(communicating_pairs(plan), MAX_PAIRS)), default=0)
 
 
 def fastest_packet_ns(plan: Plan) -> int:

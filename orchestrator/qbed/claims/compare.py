@@ -66,6 +66,7 @@ def _combine(values: list[Value], outcomes: list[Verdict], within: Mapping[str, 
             "contradicted": bool(differences) != (differs is not None),
             "why": differs,
             "estimates": [],
+            "caveats": list(dict.fromkeys(text for one in outcomes for text in one.caveats)),
             "measured": {"claim": [one.verdict for one in outcomes], **measured},
         }
     )

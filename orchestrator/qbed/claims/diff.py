@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import duckdb
 
 from qbed.base.json_files import Row
 from qbed.claims.first_difference import (
@@ -22,12 +23,9 @@ from qbed.claims.first_difference import (
     first_sample,
     first_total,
 )
-from qbed.claims.sql import SqlRow, confined, quoted
+from qbed.claims.sql import Connection, SqlRow, confined, one_line, quoted
 from qbed.storage.identity import StoreError, read_identity
 from qbed.storage.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection as Connection
 
 NOT_SET = "as in the lab file"
 
@@ -122,16 +120,12 @@ class Difference:
 
     def _traces(self, connection: Connection, cells: Path) -> Iterator[tuple[SqlRow, tuple[int, str | None]]]:
         """Number and trace of each cell by its axes."""
-        wanted = [*self.axes, "cell", "trace_sha256"]
-        described = connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(cells)]).description
-        there = {column[0] for column in described}
-        if missing := [name for name in wanted if name not in there]:
-            raise StoreError(
-                f"{cells} has no column `{missing[0]}`: it is of an earlier qbed, or not whole, and does not say"
-                " what its cells did; run its campaign again into another folder"
-            )
-        columns = ", ".join(map(quoted, wanted))
-        rows = connection.execute(f"SELECT {columns} FROM read_parquet(?) ORDER BY cell", [str(cells)]).fetchall()
+        columns = ", ".join(map(quoted, [*self.axes, "cell", "trace_sha256"]))
+        sql = f"SELECT {columns} FROM read_parquet(?) ORDER BY cell"
+        try:
+            rows = connection.execute(sql, [str(cells)]).fetchall()
+        except duckdb.Error as error:
+            raise StoreError(f"{cells} is damaged: it lacks columns of this version: {one_line(error)}") from None
         yield from ((tuple(row[:-2]), (row[-2], row[-1])) for row in rows)
 
     def inputs(self, numbers: tuple[int, int]) -> list[Input]:

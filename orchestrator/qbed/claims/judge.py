@@ -19,6 +19,7 @@ from qbed.campaign.axes import Value
 from qbed.campaign.bounds import MAJORITY, Outcome
 from qbed.campaign.claim import Claim
 from qbed.campaign.file import Campaign
+from qbed.claims.caveats import find_caveats
 from qbed.claims.intervals import (
     CONFIDENCE,
     FALSE_ALARM,
@@ -35,6 +36,7 @@ from qbed.claims.samples import Answer, Group, SampleError, answer, measures, wh
 from qbed.claims.sql import Connection
 from qbed.claims.verdict import NOT_ASKED, Estimate, Verdict
 from qbed.claims.views import connect
+from qbed.storage.run_folder import RunFolder
 
 T = TypeVar("T")
 MAX_VALUES = 200
@@ -73,10 +75,16 @@ def judge_all(
         undecidable = _missing_cells(connection) or lacking
         seeds = whole_seeds(connection)
         samples = {claim.name: _sample(connection, claim, seeds) for claim in claims}
+        axes = [axis["name"] for axis in RunFolder(run).identity()["matrix"]["axes"]]
+        caveats = find_caveats(connection, axes, campaign.views)
     _ask_each_seed(run, only or {}, seeds, [one for one in samples.values() if one.together is not None])
     strict = 1 - FALSE_ALARM / max(1, sum(one.bounds for one in samples.values()))
     return [
-        _not_asked(claim) if claim.name not in samples else _verdict(samples[claim.name], seeds, strict, undecidable)
+        _verdict(samples[claim.name], seeds, strict, undecidable).model_copy(
+            update={"caveats": caveats.of_claim(claim)}
+        )
+        if claim.name in samples
+        else _not_asked(claim)
         for claim in campaign.claims
     ]
 
@@ -158,12 +166,12 @@ def _differing(sample: _Sample) -> str | None:
         for name, values in group.values.items():
             if len(set(values.values())) > 1:
                 (first, one), (second, other) = _first_different(values)
-                return f"`random: no`, but `{name}` is {one:.6g} for seed {first} and {other:.6g} for seed {second}"
+                return f"`random: off`, but `{name}` is {one:.6g} for seed {first} and {other:.6g} for seed {second}"
             if not values and name in sample.claim.bound:
                 return f"`{name}` has no value"
     if len({repr(one) for one in sample.answers.values()}) > 1:
         (first, _), (second, _) = _first_different(sample.answers)
-        return f"`random: no`, but the SQL gives other values for seed {second} than for seed {first}"
+        return f"`random: off`, but the SQL gives other values for seed {second} than for seed {first}"
     if sample.claim.sql is not None and any(one.holds is None for one in sample.answers.values()):
         return "`holds` is NULL"
     return None if sample.groups or sample.answers else "no cell has a value"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -65,6 +66,8 @@ class Verdict(BaseModel):
     measured: dict[str, JsonValue] = {}
     """Numbers by name: averages over seeds."""
     estimates: list[Estimate] = []
+    caveats: list[str] = []
+    """Facts about the cells that change the meaning of the numbers."""
 
     @property
     def as_expected(self) -> bool:
@@ -81,6 +84,15 @@ class Verdict(BaseModel):
         if self.as_expected:
             return "as expected"
         return f"expected: {self.expect}"
+
+
+def caveats_of(verdicts: Iterable[Verdict]) -> dict[str, list[str]]:
+    """The names of the claims by their caveats."""
+    found: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        for text in verdict.caveats:
+            found.setdefault(text, []).append(verdict.name)
+    return found
 
 
 def read_verdicts(run: Path) -> list[Verdict]:

@@ -78,7 +78,7 @@ def _connect(
     where: str = "",
     numbers: Iterable[str] = (),
 ) -> Connection:
-    """Macros and views of those cells; tables that have no file are empty. `numbers`: columns that older runs lack."""
+    """Macros and views of those cells; tables that have no file are empty. `numbers`: columns of quantities."""
     connection = confined(files.values(), spill)
     source = {name: f"read_parquet({text(file)})" for name, file in files.items()}
     for macro in MACROS:
@@ -88,9 +88,7 @@ def _connect(
             connection.register(f"empty_{name}", schema.empty_table())
     define(connection, "all_cells", f"SELECT * FROM {source.get('cells', 'empty_cells')}{where}")
     define(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
-    there = {name for name, *_ in connection.execute("DESCRIBE all_cells").fetchall()}
-    axes = [*axes, *(name for name in numbers if name in there)]
-    columns = ", ".join(f"c.{quoted(axis)}" for axis in axes)
+    columns = ", ".join(f"c.{quoted(name)}" for name in (*axes, *numbers))
     for name in tables.SCHEMAS:
         table = source.get(name, f"empty_{name}")
         define(connection, name, f"SELECT {columns}, t.* FROM {table} t JOIN cells c USING (cell)")

@@ -47,20 +47,45 @@ def inspect_command(
     lab: LabPath,
     sets: Sets = None,
     seed: Seed = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Only the parameters in effect in the cells of a profile of its campaign.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Show the nodes, links, addresses, queues and workloads of a lab's plan."""
+    """Show the nodes, links, addresses, queues and workloads of a lab's plan, and its parameters in effect."""
     from qbed.plan.compile import compile_lab
+    from qbed.report.parameter_table import Collected, rich_table
     from qbed.report.show_plan import summary, tables
 
-    plan = compile_lab(load(lab, sets), seed)
+    if profile is not None:
+        return _inspect_profile(lab, profile, sets, seed, as_json=as_json)
+    loaded = load(lab, sets)
+    plan = compile_lab(loaded, seed)
     if as_json:
         terminal.write_stdout(json.dumps(summary(plan), indent=1) + "\n")
         return
     screen = terminal.console()
     for table in tables(plan):
         screen.print(table)
+    collected = Collected([])
+    collected.add((), loaded, plan)
+    screen.print(rich_table(collected.table()))
+
+
+def _inspect_profile(lab: Path, profile: str, sets: list[str] | None, seed: int | None, *, as_json: bool) -> None:
+    from qbed.campaign.matrix import build_matrix
+    from qbed.report.parameter_table import rich_table
+    from qbed.runs.experiment import find_campaign
+    from qbed.runs.preflight import parameter_table
+
+    campaign, _, file = find_campaign(lab)
+    seeds = None if seed is None else [seed]
+    table = parameter_table(file, build_matrix(campaign, profile, seeds=seeds, settings=parse_settings(sets or [])))
+    if as_json:
+        terminal.write_stdout(json.dumps(table.model_dump(exclude_none=True), indent=1) + "\n")
+    else:
+        terminal.console().print(rich_table(table))
 
 
 def schema_command() -> None:

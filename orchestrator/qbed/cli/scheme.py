@@ -15,13 +15,7 @@ from qbed.base.errors import LabError, QbedError
 from qbed.base.files import read_bytes
 from qbed.base.locations import checkout, schemes_folder
 from qbed.schemes.declaration import registry
-
-_OF_LINUX = (
-    *("bfifo", "bpf", "cake", "cbs", "choke", "codel", "drr", "dualpi2", "etf", "ets", "fq", "fq_codel", "fq_pie"),
-    *("gred", "hfsc", "hhf", "htb", "ingress", "mq", "mqprio", "multiq", "netem", "noqueue", "pfifo", "pfifo_fast"),
-    *("pie", "plug", "prio", "qfq", "red", "sfb", "sfq", "skbprio", "taprio", "tbf", "teql"),
-)
-"""Names of Linux qdiscs, of which a second one would not be loaded."""
+from qbed.schemes.linux_qdiscs import LINUX_QDISCS
 
 LIKE = "ecn"
 LARGEST = 1 << 20
@@ -51,7 +45,7 @@ def new(name: Annotated[str, typer.Argument(metavar="NAME", help="The scheme's n
     """Write a scheme that works, `schemes/NAME`, to start from; the next `qbed run` builds it."""
     if checkout() is None:
         raise QbedError("a wheel cannot build a scheme: kernel code is compiled in a checkout (make setup)")
-    if name in _OF_LINUX or any(scheme.has_kind(name) for scheme in registry().values()):
+    if name in LINUX_QDISCS or any(scheme.has_kind(name) for scheme in registry().values()):
         raise LabError([f"{name}: there is such a qdisc already; choose another name"])
     place = create(schemes_folder(), name)
     terminal.print_line(f"{place} is written: `scheme: {name}` in a lab file; the rule is in kernel/{name}_algorithm.h")

@@ -132,6 +132,7 @@ class Screen:
 
 def print_result(outcome: RunResult, console: Console) -> None:
     """Print verdicts, differences, problems and totals."""
+    from qbed.claims.verdict import caveats_of
     from qbed.report.ci import describe_verdict
 
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -143,6 +144,9 @@ def print_result(outcome: RunResult, console: Console) -> None:
         )
     if outcome.verdicts:
         console.print(table)
+    for text, claims in caveats_of(outcome.verdicts).items():
+        line = f"caution: {text}: {_listed(claims, len(outcome.verdicts))}"
+        console.print(terminal.shorten(line), style="yellow", soft_wrap=True)
     for text in outcome.differences[:MAX_DAMAGED]:
         console.print(text, style="red", soft_wrap=True)
     if len(outcome.differences) > MAX_DAMAGED:
@@ -157,3 +161,7 @@ def print_result(outcome: RunResult, console: Console) -> None:
     console.print(f"{totals.complete} of {totals.cells} cells complete{stored}{bad}, in {outcome.wall_s:.1f} s")
     if outcome.report is not None:
         terminal.print_line(outcome.report)
+
+
+def _listed(claims: Sequence[str], total: int) -> str:
+    return "all claims" if len(claims) == total > 1 else f"claim{'s' if len(claims) > 1 else ''} {', '.join(claims)}"

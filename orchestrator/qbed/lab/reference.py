@@ -13,7 +13,8 @@ from qbed.base.json_files import Schema
 from qbed.config.units import DURATIONS, PACKETS, RATES, SIZES, pattern
 from qbed.lab.model import Lab
 from qbed.lab.topology import generators
-from qbed.schemes.declaration import Controller, Parameter, Scheme, controllers, plain_schemes, registry
+from qbed.schemes.declaration import Controller, Scheme, controllers, plain_schemes, registry
+from qbed.schemes.parameter import Parameter
 
 _PATTERNS = {
     "amount": pattern(SIZES | PACKETS),

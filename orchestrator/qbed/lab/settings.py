@@ -26,11 +26,6 @@ CongestionControl = Literal[
 """The congestion controls that the lab kernel has (kernel/config.fragment), and those of its modules."""
 CONTROL_MODULES = {"dctcp1": "tcp_dctcp1", "dctcp_ect1": "tcp_dctcp1"}
 """Kernel modules of the congestion controls that are modules."""
-QDISCS = frozenset({
-    "bfifo", "cake", "choke", "codel", "drr", "ets", "fq", "fq_codel", "fq_pie", "gred", "hhf", "htb", "netem", "pfifo",
-    "pfifo_fast", "pie", "plug", "prio", "red", "sfb", "sfq", "tbf",
-})  # fmt: skip
-"""The queueing disciplines that the lab kernel has besides the schemes'. For any other it would start `modprobe`."""
 
 
 def _switch(value: object) -> object:

@@ -22,7 +22,7 @@ from qbed.base.json_files import Row
 from qbed.cells.arrow import flow_table
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.storage.checksums import check_cell, has_checksums
+from qbed.storage.checksums import check_cell
 from qbed.storage.identity import ran_on
 from qbed.substrates import Samples, SessionError, substrate, substrates
 from qbed.telemetry.flow_samples import Batch
@@ -53,7 +53,7 @@ def find(what: str) -> Running:
     cells = Path(what) / "cells"
     works = sorted(cells.glob("*.tmp/work"), key=lambda path: path.stat().st_mtime) if cells.is_dir() else []
     kept = sorted(cells.glob("[0-9]*/work")) if cells.is_dir() and not works else []
-    if kept and has_checksums(Path(what)):
+    if kept:
         check_cell(kept[-1].parent)
     if works or kept:
         folder = (works or kept)[-1]

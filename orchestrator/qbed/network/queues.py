@@ -17,9 +17,10 @@ from qbed.config.layers import Layer, text_of
 from qbed.config.problems import Problems
 from qbed.config.source import FieldPath
 from qbed.config.units import Amount
-from qbed.lab.settings import QDISCS, QueueSettings
+from qbed.lab.settings import QueueSettings
 from qbed.schemes.declaration import Scheme, default_scheme, plain_schemes, registry
 from qbed.schemes.encoding import Value
+from qbed.schemes.linux_qdiscs import LAB_QDISCS
 
 CUSTOM = "custom"
 _WORD = re.compile(r"[A-Za-z0-9_.:,%+-]{1,64}")
@@ -176,8 +177,8 @@ class Specs:
         if not words:
             self.problems.error(path, f"expected tc's words such as `fq_codel limit 100`, got `{text}`")
             return None
-        if words[0] not in QDISCS:
-            hint = f"; expected `scheme: {words[0]}`" if words[0] in registry() else nearest(words[0], QDISCS)
+        if words[0] not in LAB_QDISCS:
+            hint = f"; expected `scheme: {words[0]}`" if words[0] in registry() else nearest(words[0], LAB_QDISCS)
             self.problems.error(path, f"the lab kernel has no queueing discipline `{words[0]}`{hint}")
             return None
         strange = next((word for word in words if not _WORD.fullmatch(word)), None)

@@ -12,6 +12,7 @@ from qbed.p4.sources import Program
 from qbed.p4.user_entries import UserEntries
 from qbed.plan.pipeline import P4Program, Session
 from qbed.plan.queue import KernelQdisc
+from qbed.schemes.encoding import attribute
 
 MODULE = "qp4"
 BMV2 = "simple_switch_grpc"
@@ -81,11 +82,7 @@ def shaper(rate_bps: int, buffer_bytes: int, frame_bytes: int) -> KernelQdisc:
     most = (1 << 32) - 1
     rate = -(-rate_bps // 8)
     spec = struct.pack("=BBHhHI", 0, _ETHERNET, _OVERHEAD_BYTES, 0, _LEAST_BYTES, min(rate, most))
-    options = _attribute(_TBF_PARMS, spec + bytes(len(spec)) + struct.pack("=III", min(buffer_bytes, most), 0, 0))
-    options += _attribute(_TBF_RATE64, struct.pack("=Q", rate)) if rate > most else b""
-    options += _attribute(_TBF_BURST, struct.pack("=I", 2 * (frame_bytes + _OVERHEAD_BYTES)))
+    options = attribute(_TBF_PARMS, spec + bytes(len(spec)) + struct.pack("=III", min(buffer_bytes, most), 0, 0))
+    options += attribute(_TBF_RATE64, struct.pack("=Q", rate)) if rate > most else b""
+    options += attribute(_TBF_BURST, struct.pack("=I", 2 * (frame_bytes + _OVERHEAD_BYTES)))
     return KernelQdisc(kind="tbf", options=options.hex())
-
-
-def _attribute(number: int, value: bytes) -> bytes:
-    return struct.pack("=HH", 4 + len(value), number) + value + bytes(-len(value) % 4)

@@ -14,7 +14,7 @@ from xml.sax.xmlreader import AttributesImpl
 from qbed.base.files import move
 from qbed.base.json_files import temporary_path
 from qbed.base.terminal import clean, shorten
-from qbed.claims.verdict import Verdict
+from qbed.claims.verdict import Verdict, caveats_of
 from qbed.storage.listing import Listing
 
 _MARKUP = {ord(one): f"&#{ord(one)};" if one in "<>&" else f"\\{one}" for one in "\\`*_{}[]<>#|~&"}
@@ -166,6 +166,9 @@ def _page(one: Ended) -> Iterator[str]:
             known = f", {verdict.expectation}" if verdict.expectation else ""
             columns = (verdict.name, f"{mark}{verdict.verdict}{known}", describe_verdict(verdict), verdict.paper)
             yield f"| {' | '.join(map(_plain, columns))} |"
+        yield ""
+        for text, names in islice(caveats_of(one.verdicts).items(), MAX_LINES):
+            yield f"- Caution: {_plain(text)}: {_plain(', '.join(names))}"
         yield ""
     bad = (row for row in Listing(one.run).rows() if row["status"] != "complete")
     wrong = [

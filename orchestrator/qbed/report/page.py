@@ -27,9 +27,9 @@ from qbed.claims.verdict import NOT_ASKED, Verdict, read_verdicts
 from qbed.claims.views import connect
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.images import FORMATS, draw_images, write
+from qbed.report.parameter_table import COLUMNS, read_parameters
 from qbed.report.strip import strip
 from qbed.report.style import SCREEN, Style
-from qbed.storage.checksums import NO_CHECKSUMS, has_checksums
 from qbed.storage.identity import IDENTITY, StoreError
 from qbed.storage.run_folder import RunFolder
 
@@ -73,8 +73,6 @@ def make_report(run: Path, *, images: bool | Images = True, advance: Callable[[s
 
 def _make(run: Path, identity: Row, images: Images | None, advance: Callable[[str], None]) -> Made:
     made = Made(run / "report.html")
-    if not has_checksums(run):
-        made.problems.append(f"{run} {NO_CHECKSUMS}")
     with connect(run) as connection:
         artist = Artist(connection, _axes(identity))
         advance("figures")
@@ -160,6 +158,8 @@ def _render(run: Path, identity: Row, connection: Connection, drawings: list[Dra
         verdicts=verdicts,
         tally=tally(verdicts),
         counts=dict(connection.execute("SELECT status, count(*) FROM all_cells GROUP BY 1 ORDER BY 1").fetchall()),
+        parameters=read_parameters(run),
+        lengths=COLUMNS,
         cells=_cells(connection, names, colours),
         queues=_queues(connection),
         remarks=_remarks(connection),

@@ -43,7 +43,7 @@ def summary(plan: Plan) -> Row:
         **programs,
         "links": [_link(plan, link) for link in plan.links],
         "queues": [_queue(queue, peers[i]) for i, queue in enumerate(plan.queues)],
-        "workloads": [_workload(plan, workload) for workload in plan.workloads],
+        "workloads": [describe_workload(plan, workload) for workload in plan.workloads],
     }
 
 
@@ -182,7 +182,8 @@ def _peers(plan: Plan) -> dict[int, str]:
     }
 
 
-def _workload(plan: Plan, workload: Workload) -> Row:
+def describe_workload(plan: Plan, workload: Workload) -> Row:
+    """A workload in words."""
     if isinstance(workload, Flows):
         who, what = _flows(plan, workload)
     else:

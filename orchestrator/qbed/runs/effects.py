@@ -76,13 +76,14 @@ class Plans:
 @dataclass
 class Survey:
     """The compiled combinations. `sample`: called with each in which at most one axis has not its first value.
-    `progress`: called with a line of progress.
+    `compiled`: called with each. `progress`: called with a line of progress.
     """
 
     matrix: Matrix
     plans: Plans
     sample: Callable[[ResolvedLab, Plan, str], None]
     progress: Callable[[str], None] | None = None
+    compiled: Callable[[Digits, ResolvedLab, Plan], None] = lambda digits, lab, plan: None
     digests: dict[Digits, PlanDigest] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
@@ -105,6 +106,7 @@ class Survey:
                 continue
             size += len(text)
             self.digests[digits] = self.plans.digest(cell)
+            self.compiled(digits, loaded, plan)
             if samples:
                 self.sample(loaded, plan, text)
 

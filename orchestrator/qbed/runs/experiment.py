@@ -32,6 +32,7 @@ from qbed.config.source import Source, read, read_whole
 from qbed.live.exporter import Address, Delivery, exporting
 from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
+from qbed.report.parameter_table import ParameterTable
 from qbed.runs.calibrate import calibrated
 from qbed.runs.choice import Choice, Shard
 from qbed.runs.executor import WALL_TIMES, Executor, OutcomeLog, RunStoppedError, Totals, Watcher
@@ -41,7 +42,7 @@ from qbed.runs.worker import Task
 from qbed.storage.cell_store import default_store
 from qbed.storage.checksums import record_checksums
 from qbed.storage.identity import CELL_FORM, StoreError, ran_on
-from qbed.storage.run_folder import CLAIMS, RunFolder
+from qbed.storage.run_folder import CLAIMS, PARAMETERS, RunFolder
 from qbed.substrates import DEFAULT, DiskFullError, Limits, Substrate, substrate
 from qbed.substrates.toolchain import find_toolchain
 from qbed.telemetry.tables import VERSION, traces_of
@@ -89,6 +90,7 @@ class Experiment:
     shard: Shard | None = None
     sinks: list[Address] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    parameters: ParameterTable = field(default_factory=ParameterTable)
 
 
 @dataclass
@@ -154,7 +156,7 @@ def prepare(
         sink.make()  # refuse an invalid sink before the run
     if options.store:
         default_store()  # refuse an invalid QBED_STORE before the run
-    campaign, source, lab = (*parsed, path) if parsed is not None else _find(path)
+    campaign, source, lab = (*parsed, path) if parsed is not None else find_campaign(path)
     profile, on = options.profile, substrate(options.on)
     matrix = build_matrix(campaign, profile, seeds=options.seeds, settings=options.settings)
     checked = run_preflight(lab, matrix, campaign, source, profile, on, progress)
@@ -191,6 +193,7 @@ def prepare(
         options.shard,
         options.sinks,
         checked.warnings,
+        checked.parameters,
     )
 
 
@@ -216,7 +219,8 @@ def _dilation(on: Substrate, requested: int | None, lab: Path, matrix: Matrix, o
     return calibrated(on, compile_lab(loaded, cell.seed))
 
 
-def _find(path: Path) -> tuple[Campaign, Source, Path]:
+def find_campaign(path: Path) -> tuple[Campaign, Source, Path]:
+    """The campaign of a folder or file, its source and the lab file; a lab alone is a campaign of one cell."""
     file = of_folder(path, "campaign.yml") if path.is_dir() else path
     lab = of_folder(path) if path.is_dir() and not file.exists() else path
     if lab.is_file() and _is_lab(lab):
@@ -272,6 +276,7 @@ def run_campaign(
         different = store.claim(experiment.identity, fresh=fresh)
         if different is not None:
             screen.discarded(different)
+        write_json(task.out / PARAMETERS, experiment.parameters.model_dump(exclude_none=True))
         choice = Choice(task.matrix, store, experiment.shard)
         totals = Totals(len(choice), 0)
         try:

@@ -24,6 +24,7 @@ from qbed.network.load import lab_from_source, read_lab
 from qbed.network.resolve import ResolvedLab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
+from qbed.report.parameter_table import Collected, ParameterTable
 from qbed.runs.effects import Plans, Survey
 from qbed.schemes.declaration import registry
 from qbed.substrates import Substrate
@@ -38,10 +39,11 @@ _TABLE_OF = {"fct": "flows", "slowdown": "flows", "cdf": "queues"}
 
 @dataclass
 class PreflightResult:
-    """The lab's name, a hash of the compiled plans, and warnings for the user."""
+    """The lab's name, a hash of the compiled plans, the parameters in effect, and warnings for the user."""
 
     name: str = ""
     plans: str = ""
+    parameters: ParameterTable = field(default_factory=ParameterTable)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -69,7 +71,8 @@ def run_preflight(
 
     file = read_lab(lab)
     plans = Plans(file)
-    survey = Survey(matrix, plans, sample, progress)
+    collected = collected_parameters(matrix)
+    survey = Survey(matrix, plans, sample, progress, collected.add)
     try:
         lab_from_source(replace(file))
         survey.run()
@@ -84,7 +87,23 @@ def run_preflight(
     if errors:
         raise LabError(list(dict.fromkeys(errors)))
     found.plans = digest.hexdigest()
+    found.parameters = collected.table(matrix.combinations)
     return found
+
+
+def parameter_table(lab: Path, matrix: Matrix) -> ParameterTable:
+    """The parameters in effect of a campaign's cells, without any other check; `LabError`."""
+    collected = collected_parameters(matrix)
+    survey = Survey(matrix, Plans(read_lab(lab)), lambda loaded, plan, text: None, compiled=collected.add)
+    survey.run()
+    if survey.errors:
+        raise LabError(survey.errors)
+    return collected.table(matrix.combinations)
+
+
+def collected_parameters(matrix: Matrix) -> Collected:
+    """An empty collection for the axes of a campaign without its seeds."""
+    return Collected([(axis.name, [str(value) for value in axis.values]) for axis in matrix.axes[:-1]])
 
 
 # --- this machine ---

@@ -9,11 +9,11 @@ A scheme's host side is a `Controller`, declared in `schemes/SCHEME/host/NAME.ym
 `Controller.options(values)` packs its parameters into what stands within QRATE_A_PARAMETERS.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import Field as Given
 from pydantic import ValidationError, model_validator
@@ -25,164 +25,18 @@ from qbed.config.source import read
 from qbed.config.strict import Strict
 from qbed.config.units import (
     Amount,
-    format_duration,
-    format_packets,
-    format_rate,
-    format_size,
-    parse_amount,
-    parse_duration,
-    parse_fraction,
-    parse_packets,
-    parse_rate,
-    parse_size,
 )
 from qbed.schemes.encoding import (
-    Field,
     Number,
     Value,
+    attributes,
     base_value,
-    kernel_value,
     pack_attributes,
     pack_struct,
     unpack,
-    unpack_attributes,
 )
-
-ParameterType = Literal[
-    "amount", "bytes", "packets", "duration", "rate", "fraction", "number", "flag", "choice", "scheme"
-]
-
-
-class Parameter(Strict):
-    """A parameter that the lab file can give."""
-
-    name: str
-    """Its name in the lab file."""
-    type: ParameterType
-    """The kind of quantity."""
-    default: str | int | float | bool | None = None
-    """The default, with its unit."""
-    min: str | int | float | None = None
-    """The smallest value that is allowed."""
-    max: str | int | float | None = None
-    """The largest value that is allowed."""
-    help: str
-    """The effect, in one sentence."""
-    attribute: Field | None = None
-    """Location of the parameter in the kernel's options."""
-    bytes: Field | None = None
-    """Location of an amount that is given in bytes."""
-    packets: Field | None = None
-    """Location of an amount that is given in packets."""
-    power_of_two: bool = False
-    """Whether a number must be a power of two."""
-    fixed: bool = False
-    """Whether the qdisc takes it at its creation only."""
-
-    def parse(self, value: object) -> Value:
-        """The value in base units; ValueError says what was expected."""
-        parsed = self._chosen(value) if self.type == "choice" else _PARSERS[self.type](value)
-        for bound, word in ((self.min, "at least"), (self.max, "at most")):
-            limit = None if bound is None else _PARSERS[self.type](bound)
-            if limit is None or (
-                isinstance(limit, Amount) and isinstance(parsed, Amount) and limit.unit != parsed.unit
-            ):
-                continue
-            distance = _magnitude(parsed) - _magnitude(limit)
-            if distance < 0 if word == "at least" else distance > 0:
-                raise ValueError(f"expected {word} `{bound}`, got `{value}`")
-        if self.power_of_two and isinstance(parsed, int) and parsed.bit_count() != 1:
-            raise ValueError(f"expected a power of two, got `{value}`")
-        field = self.field(parsed)
-        if field is not None and not field.fits(kernel_value(parsed, field)):
-            raise ValueError(f"expected what fits the kernel's {field.type}, got `{value}`")
-        return parsed
-
-    def _chosen(self, value: object) -> str:
-        choices = self.attribute.choices if self.attribute is not None else ()
-        if not isinstance(value, str) or value not in choices:
-            listed = ", ".join(f"`{word}`" for word in choices)
-            raise ValueError(f"expected one of {listed}, got `{value}`")
-        return value
-
-    def show(self, value: Value) -> str:
-        """The value as the lab file would say it."""
-        return str(_SHOW.get(self.type, str)(value))
-
-    def field(self, value: Value) -> Field | None:
-        """Where this value goes."""
-        if isinstance(value, Amount):
-            return (self.bytes if value.unit == "bytes" else self.packets) or self.attribute
-        return self.attribute
-
-
-def _magnitude(value: Value) -> int | float:
-    """The number by which values of a parameter are compared."""
-    if isinstance(value, Amount):
-        return value.value
-    assert not isinstance(value, str), "text has no bounds"
-    return value
-
-
-def _number(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"expected a whole number, got `{value}`")
-    return value
-
-
-def _flag(value: object) -> bool:
-    if value in ("on", "off") or isinstance(value, bool):
-        return value in ("on", True)
-    raise ValueError(f"expected `on` or `off`, got `{value}`")
-
-
-def _name(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"expected a scheme's name, got `{value}`")
-    return value
-
-
-_PARSERS: dict[str, Callable[[object], Value]] = {
-    "amount": parse_amount,
-    "bytes": parse_size,
-    "packets": parse_packets,
-    "duration": parse_duration,
-    "rate": parse_rate,
-    "fraction": parse_fraction,
-    "number": _number,
-    "flag": _flag,
-    "scheme": _name,
-}
-_SHOW: dict[str, Callable[[Any], str]] = {
-    "bytes": format_size,
-    "packets": format_packets,
-    "duration": format_duration,
-    "rate": format_rate,
-    "flag": lambda value: "on" if value else "off",
-}
-
-
-def _check_parameters(parameters: Iterable[Parameter]) -> None:
-    for parameter in parameters:
-        for value in (parameter.default, parameter.attribute and parameter.attribute.absent):
-            if value is not None:
-                parameter.parse(value)
-        if parameter.power_of_two and parameter.type != "number":
-            raise ValueError(f"expected the type `number` of the parameter `{parameter.name}`, a power of two")
-        if (parameter.type == "choice") != bool(parameter.attribute and parameter.attribute.choices):
-            raise ValueError(
-                f"expected `choices` of the attribute of the choice `{parameter.name}`, and of no other type"
-            )
-        if (parameter.bytes is None) != (parameter.packets is None):
-            raise ValueError(f"expected `bytes` and `packets` of the amount `{parameter.name}`, or one other type")
-
-
-def _fields(by_name: Mapping[str, Parameter], values: Mapping[str, Value]) -> Iterator[tuple[Field, int]]:
-    """Return the location and the kernel's value of each parameter."""
-    for name, value in values.items():
-        field = by_name[name].field(value)
-        if field is not None:
-            yield field, kernel_value(value, field)
+from qbed.schemes.occupancy import Occupancy
+from qbed.schemes.parameter import Parameter, check_parameters, kernel_fields, magnitude
 
 
 class Statistic(Number):
@@ -245,6 +99,8 @@ class Scheme(Strict):
     """The scheme of the queue inside, if it has one."""
     parameters: list[Parameter]
     """Parameters of the lab file."""
+    occupancy: Occupancy | None = None
+    """Parameters that are a length of the queue; all amounts without it."""
     presets: dict[str, dict[str, str | int | float | bool]] = Given(default_factory=dict)
     """Parameter values by the names of presets; values in the lab file take precedence."""
     statistics: tuple[Statistic, ...] = ()
@@ -254,7 +110,8 @@ class Scheme(Strict):
     def _complete(self) -> "Scheme":
         if not any(parameter.name == "buffer" and parameter.default is not None for parameter in self.parameters):
             raise ValueError("a scheme needs the parameter `buffer` and its default")
-        _check_parameters((*self.parameters, *self.qdisc.tc))
+        check_parameters((*self.parameters, *self.qdisc.tc))
+        self.lengths.check({parameter.name: parameter.type for parameter in self.parameters})
         if self.child is not None:
             for name in (self.child.parameter, *self.child.given.values()):
                 if name not in self.by_name or self.by_name[name].default is None:
@@ -269,6 +126,12 @@ class Scheme(Strict):
     def by_name(self) -> dict[str, Parameter]:
         """The parameters by their names."""
         return {parameter.name: parameter for parameter in self.parameters}
+
+    @property
+    def lengths(self) -> Occupancy:
+        """The parameters that are a length of the queue."""
+        amounts = tuple(parameter.name for parameter in self.parameters if parameter.type == "amount")
+        return self.occupancy or Occupancy(thresholds=amounts)
 
     def defaults(self) -> dict[str, Value]:
         """The defaults in base units."""
@@ -321,7 +184,7 @@ class Scheme(Strict):
 
     def options(self, values: Mapping[str, Value]) -> bytes:
         """The TCA_OPTIONS payload for parameters in base units; those that are not given take their defaults."""
-        fields = list(_fields(self.by_name, self.defaults() | dict(values)))
+        fields = list(kernel_fields(self.by_name, self.defaults() | dict(values)))
         return pack_struct(fields) if self.qdisc.layout == "struct" else pack_attributes(fields)
 
     def has_kind(self, kind: str) -> bool:
@@ -330,7 +193,7 @@ class Scheme(Strict):
 
     def describe(self, kind: str, options: bytes) -> dict[str, str]:
         """The parameters in a TCA_OPTIONS payload of the qdisc `kind`, as the lab file would say them."""
-        numbers = {} if self.qdisc.layout == "struct" else unpack_attributes(options)
+        numbers = {} if self.qdisc.layout == "struct" else dict(attributes(options))
         found = {}
         for parameter in self.parameters:
             for unit, field in (
@@ -380,6 +243,8 @@ class Controller(Strict):
     """Inputs: round-trip times, the signal that switches accumulate, or QCN's feedback messages."""
     parameters: tuple[HostParameter, ...]
     """Parameters of the lab file."""
+    occupancy: Occupancy | None = None
+    """Parameters that are a length of a queue."""
     ordered: tuple[tuple[str, ...], ...] = ()
     """Parameters of which each is at most the next one."""
     scheme: str = ""
@@ -387,7 +252,10 @@ class Controller(Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> "Controller":
-        _check_parameters(self.parameters)
+        check_parameters(self.parameters)
+        self.lengths.check({parameter.name: parameter.type for parameter in self.parameters})
+        if self.occupancy is not None and None in (self.occupancy.rate, self.occupancy.packet):
+            raise ValueError("expected `rate` and `packet` in `occupancy`: a controller has no port")
         for parameter in self.parameters:
             if (
                 parameter.default is None
@@ -416,6 +284,11 @@ class Controller(Strict):
         """The parameters by their names."""
         return {parameter.name: parameter for parameter in self.parameters}
 
+    @property
+    def lengths(self) -> Occupancy:
+        """The parameters that are a length of a queue."""
+        return self.occupancy or Occupancy(thresholds=())
+
     def defaults(self, link_bps: int | None = None) -> dict[str, Value]:
         """The defaults in base units, of a sender with a link that carries IP packets at this rate."""
         return {p.name: link_bps if p.link and link_bps else p.parse(p.default) for p in self.parameters}
@@ -436,23 +309,27 @@ class Controller(Strict):
         complete = self.defaults(link_bps) | dict(values)
         for low, high in reversed([*self.ordered_pairs()]):
             if low not in values and self.by_name[low].link:  # the link's rate gives way to what is given
-                complete[low] = min(complete[low], complete[high], key=_magnitude)
+                complete[low] = min(complete[low], complete[high], key=magnitude)
         self._check_order(complete)
-        return pack_attributes(list(_fields(self.by_name, complete)))
+        return pack_attributes(list(kernel_fields(self.by_name, complete)))
 
-    def describe(self, options: bytes) -> dict[str, str]:
-        """Return the parameters in QRATE_A_PARAMETERS, in the lab file's notation."""
-        numbers = unpack_attributes(options)
-        found = {}
+    def values(self, options: bytes) -> dict[str, Value]:
+        """Return the parameters in QRATE_A_PARAMETERS, in base units."""
+        numbers = dict(attributes(options))
+        found: dict[str, Value] = {}
         for parameter in self.parameters:
             field = parameter.attribute
             if field is not None and field.number in numbers:
-                found[parameter.name] = parameter.show(base_value(unpack(field, numbers[field.number]), field))
+                found[parameter.name] = base_value(unpack(field, numbers[field.number]), field)
         return found
+
+    def describe(self, options: bytes) -> dict[str, str]:
+        """Return the parameters in QRATE_A_PARAMETERS, in the lab file's notation."""
+        return {name: self.by_name[name].show(value) for name, value in self.values(options).items()}
 
     def _check_order(self, values: Mapping[str, Value]) -> None:
         for low, high in self.ordered_pairs():
-            if _magnitude(values[low]) > _magnitude(values[high]):
+            if magnitude(values[low]) > magnitude(values[high]):
                 shown = (self.by_name[name].show(values[name]) for name in (low, high))
                 raise ValueError("expected `{2}` to be at most `{3}`, which is {1}, got {0}".format(*shown, low, high))
 

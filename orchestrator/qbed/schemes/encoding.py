@@ -4,7 +4,7 @@ little-endian, as on every machine that qbed runs on.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from qbed.config.strict import Strict
@@ -13,6 +13,7 @@ from qbed.config.units import Amount
 _FORMATS = {"u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q", "s32": "<i", "s64": "<q"}
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
 _HEADER = struct.Struct("<HH")  # struct nlattr: length with this header, number
+_NUMBER = 0x3FFF  # NLA_TYPE_MASK: the other bits are flags
 
 
 class Number(Strict):
@@ -82,24 +83,26 @@ def unpack(number: Number, payload: bytes) -> int:
     return int(struct.unpack_from(number.format, payload)[0])
 
 
+def attribute(number: int, payload: bytes) -> bytes:
+    """A netlink attribute, padded to 4 bytes."""
+    return _HEADER.pack(_HEADER.size + len(payload), number) + payload + bytes(-len(payload) % 4)
+
+
 def pack_attributes(fields: Sequence[tuple[Field, int]]) -> bytes:
-    """Netlink attributes in the order of their numbers, each padded to 4 bytes."""
-    found = b""
-    for field, value in sorted(fields, key=lambda pair: pair[0].number or 0):
-        payload = struct.pack(field.format, value)
-        found += _HEADER.pack(_HEADER.size + len(payload), field.number or 0) + payload + bytes(-len(payload) % 4)
-    return found
+    """Netlink attributes in the order of their numbers."""
+    ordered = sorted(fields, key=lambda pair: pair[0].number or 0)
+    return b"".join(attribute(field.number or 0, struct.pack(field.format, value)) for field, value in ordered)
 
 
-def unpack_attributes(options: bytes) -> dict[int, bytes]:
-    """Netlink attributes by number."""
-    found = {}
+def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The number and payload of each netlink attribute up to the first incomplete one."""
     position = 0
-    while position + _HEADER.size <= len(options):
-        length, number = _HEADER.unpack_from(options, position)
-        found[number] = options[position + _HEADER.size : position + length]
-        position += max(_HEADER.size, length + -length % 4)
-    return found
+    while position + _HEADER.size <= len(data):
+        length, number = _HEADER.unpack_from(data, position)
+        if length < _HEADER.size or position + length > len(data):
+            return
+        yield number & _NUMBER, data[position + _HEADER.size : position + length]
+        position += length + -length % 4
 
 
 def pack_struct(fields: Sequence[tuple[Field, int]]) -> bytes:

@@ -24,8 +24,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from qbed.base.errors import QbedError
 from qbed.base.locations import schemes_folder
 from qbed.config.units import Amount
-from qbed.schemes.declaration import Controller, Parameter, Scheme, Statistic, controllers, registry
+from qbed.schemes.declaration import Controller, Scheme, Statistic, controllers, registry
 from qbed.schemes.encoding import Field, kernel_value
+from qbed.schemes.parameter import Parameter
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),

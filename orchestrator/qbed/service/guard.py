@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import time
 from collections import OrderedDict
-from typing import Any
 
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qbed.service.settings import Settings
@@ -81,11 +81,10 @@ class Guard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                known = {name for name, _ in message.get("headers", ())}
-                more = [
-                    (name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in known
-                ]
-                message = {**message, "headers": [*message.get("headers", ()), *more]}
+                message.setdefault("headers", [])
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:
@@ -94,10 +93,11 @@ class Guard:
         except RefusalError as refusal:
             if begun:
                 raise
-            await _refuse(refusal, answer)
+            response = JSONResponse({"errors": [refusal.detail]}, refusal.status_code, refusal.headers)
+            await response(scope, receive, answer)
 
     def _admit(self, scope: Scope) -> None:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = Headers(scope=scope)
         address = (scope.get("client") or ("?",))[0]
         wait = self._rates.take(address, time.monotonic())
         if wait:
@@ -150,15 +150,3 @@ def _counted(receive: Receive, max_bytes: int) -> Receive:
         return message
 
     return counted
-
-
-async def _refuse(refusal: RefusalError, send: Send) -> None:
-    body = json.dumps({"errors": [refusal.detail]}).encode()
-    headers: dict[str, Any] = {
-        "content-type": "application/json",
-        "content-length": str(len(body)),
-        **(refusal.headers or {}),
-    }
-    await send({"type": "http.response.start", "status": refusal.status_code,
-                "headers": [(name.encode(), str(value).encode()) for name, value in headers.items()]})  # fmt: skip
-    await send({"type": "http.response.body", "body": body})

@@ -22,7 +22,7 @@ from qbed.service.settings import Settings
 from qbed.storage.identity import IDENTITY
 from qbed.storage.listing import Listing
 
-PLAIN = (IDENTITY, "checksums.json", "claims.json", "meta.json", "report.html")
+PLAIN = (IDENTITY, "checksums.json", "claims.json", "parameters.json", "meta.json", "report.html")
 FIGURES = {".png": "image/png", ".svg": "image/svg+xml", ".pdf": "application/pdf"}
 _FIGURE = re.compile(r"figures/[A-Za-z0-9_][A-Za-z0-9._-]{0,199}\.(png|svg|pdf)")
 TYPES = {".json": "application/json", ".html": "text/html; charset=utf-8", **FIGURES}

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from qbed.base.json_files import FILES, LARGEST, Row, sealed, unsealed, write_sealed
-from qbed.storage.identity import StoreError, read_any_identity, records_checksums
+from qbed.storage.identity import StoreError
 
 CELL_ROW, MERGED = "cell.json", "checksums.json"
 CHUNK_BYTES = 1 << 20
 REMEDY = "`qbed run` of the same campaign into this folder makes it anew"
-NO_CHECKSUMS = "is of an earlier qbed without checksums: it cannot be verified"
 
 _Read = TypeVar("_Read")
 
@@ -89,15 +88,11 @@ def record_checksums(run: Path, names: Iterable[str], *, more: bool = False) -> 
 
 
 def merged_damages(run: Path, names: Iterable[str]) -> Iterator[DamagedError]:
-    """The damaged ones of these files of a run folder, as far as they are recorded or exist.
-
-    Runs of versions without checksums are not checked.
-    """
+    """The damaged ones of these files of a run folder, as far as they are recorded or exist."""
     try:
         files = _read_record(f"{run}/{MERGED}")[FILES]
     except DamagedError as error:
-        if has_checksums(run):
-            yield error
+        yield error
         return
     for name in names:
         if name in files:
@@ -110,11 +105,6 @@ def check_merged(run: Path, names: Iterable[str]) -> None:
     """Raise `DamagedError` for the first of `merged_damages`."""
     for error in merged_damages(run, names):
         raise error
-
-
-def has_checksums(run: Path) -> bool:
-    """Whether a run was made by a version that records checksums."""
-    return (run / MERGED).exists() or records_checksums(read_any_identity(run))
 
 
 def _read_record(path: str) -> Row:

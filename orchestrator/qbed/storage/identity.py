@@ -6,7 +6,6 @@ This module is separate from the tables because importing Parquet takes 0.2 s.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from contextlib import suppress
@@ -15,12 +14,12 @@ from pathlib import Path
 
 from qbed.base.errors import QbedError
 from qbed.base.files import read_bytes
-from qbed.base.json_files import LARGEST, SEAL, Row, unsealed
+from qbed.base.json_files import LARGEST, Row, SealError, unsealed
 from qbed.config.reach import ReachError, beneath
 
 IDENTITY = "campaign.json"
-_WITH_CHECKSUMS = "arrow, with checksums"
-CELL_FORM = f"{_WITH_CHECKSUMS}, without numbers, 3"
+CELL_FORM = 4
+"""Version of the format of a cell's tables and record."""
 COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 """A valid name of an axis' column."""
 
@@ -49,24 +48,14 @@ def read_identity(run: Path) -> Row:
 
 
 def read_any_identity(run: Path) -> Row:
-    """Read a campaign.json of any version without validation, to compare or discard its run."""
+    """Read a campaign.json without validation of its fields, to compare or discard its run."""
     _check_entries(run)
     try:
-        content = read_bytes(run / IDENTITY, LARGEST)
+        return unsealed(read_bytes(run / IDENTITY, LARGEST))
     except OSError as error:
         raise StoreError(f"{run} is no run folder: it has no readable {IDENTITY}") from error
-    try:
-        value = json.loads(content)
-        if isinstance(value, dict) and SEAL not in value and not records_checksums(value):
-            return value  # written by a version without checksums
-        return unsealed(content)
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{run / IDENTITY} is damaged: it is not what was written") from error
-
-
-def records_checksums(identity: Row) -> bool:
-    """Whether a run was made by a version that records checksums."""
-    return str(identity.get("cells")).startswith(_WITH_CHECKSUMS)
+    except SealError as error:
+        raise StoreError(f"{run / IDENTITY} is damaged: its content does not match its checksum") from error
 
 
 def _find_problem(value: Row) -> str | None:
@@ -106,18 +95,12 @@ def _list(value: object) -> list[object]:
 
 
 def _check_entries(run: Path) -> None:
-    """StoreError if a symlink leads out of a possibly untrusted run folder, or an entry is no file or folder.
-
-    With checksums, special files are found when they are read, and their cells are run again.
-    """
-    checked = (run / "checksums.json").exists()
+    """StoreError if a symlink leads out of a possibly untrusted run folder."""
     for folder in (run, run / "cells", run / "figures", run / "figures" / "paper"):
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_symlink():
                     _check_symlink(run, entry.path)
-                elif not (checked or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
-                    raise StoreError(f"{entry.path} is neither a file nor a folder: no run writes such an entry")
 
 
 def _check_symlink(run: Path, link: str) -> None:

@@ -23,14 +23,12 @@ from qbed.storage.axis_values import QuantityColumn
 from qbed.storage.checksums import (
     CELL_ROW,
     MERGED,
-    NO_CHECKSUMS,
     DamagedError,
     cell_damages,
     cell_record,
     check_cell,
     check_merged,
     damages,
-    has_checksums,
     merged_damages,
     read_cell_record,
     record_checksums,
@@ -42,7 +40,8 @@ from qbed.telemetry.records import RAW_FILES
 DISCARDED = ".discarded.json"
 """The name of `campaign.json` while its run is being discarded."""
 CLAIMS = "claims.json"
-RUN_FILES = ("cells", "figures", MERGED, CLAIMS, "meta.json", "report.html", "telemetry")
+PARAMETERS = "parameters.json"
+RUN_FILES = ("cells", "figures", MERGED, CLAIMS, PARAMETERS, "meta.json", "report.html", "telemetry")
 """Files and folders that a run writes besides its tables."""
 MANY_SAMPLES = 10_000_000
 """Fewer samples are read without a check against the plan, because compiling it costs more."""
@@ -207,8 +206,6 @@ class RunFolder:
     def verify(self) -> Iterator[DamagedError]:
         """All damaged files: those of the cells by number, then the merged ones."""
         identity = self.identity()
-        if not has_checksums(self.path):
-            raise StoreError(f"{self.path} {NO_CHECKSUMS}")
         ended = {int(found[1]): found[0] for path in self.cells.glob("*") if (found := _ENDED.fullmatch(path.name))}
         for number, name in sorted(ended.items()):
             yield from cell_damages(self.cells / name, number)

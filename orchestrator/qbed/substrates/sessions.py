@@ -10,11 +10,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from qbed.substrates import SessionError, Terminal
-
-Message = dict[str, Any]
+from qbed.substrates.lines import Message, encode
 
 
 def state_folder() -> Path:
@@ -55,7 +53,7 @@ class LineConnection:
         self._connection.close()
 
     def send(self, message: Message) -> None:
-        self._connection.sendall(json.dumps(message).encode() + b"\n")
+        self._connection.sendall(encode(message))
 
     def set_timeout(self, seconds: float | None) -> None:
         """Limit the wait for each event (`TimeoutError`); None, the default, is no limit."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from qbed.base.files import read_bytes
 from qbed.base.json_files import LARGEST, SealError
@@ -39,10 +39,9 @@ class Manifest(BaseModel):
     kernel_hash: str = ""
     modules_hash: str = ""
     agent_hash: str = ""
+    p4image_hash: str = ""
     p4switch_hash: str = ""
     frr_version: str = ""
-    checksums: str = Field(default="", exclude=True)
-    """The file that has the checksums of all others; empty: there is none, of an earlier qbed."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,13 @@ class Toolchain:
 
     folder: Path
     manifest: Manifest
-    checksums: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
-    """By the files' names in the folder; empty: none were recorded, and nothing is checked."""
+    checksums: Mapping[str, str] = field(repr=False, hash=False)
+    """The recorded checksums, by the files' names in the folder."""
 
     def check(self, names: Iterable[str]) -> None:
         """`ToolchainError` unless these files are what was built."""
-        if self.checksums:
-            for name, problem in damaged_files(self.folder, self.checksums, names):
-                raise self.damaged(name, problem)
+        for name, problem in damaged_files(self.folder, self.checksums, names):
+            raise self.damaged(name, problem)
 
     def damaged(self, name: str, problem: str) -> ToolchainError:
         """The error for one of its files."""
@@ -113,18 +111,15 @@ def toolchain_in(folder: Path, hint: str = REPAIR) -> Toolchain:
         manifest = Manifest.model_validate_json(read_bytes(path, LARGEST))
     except (OSError, ValidationError) as error:
         raise ToolchainError(_damaged(path, "is missing or not as it was written")) from error
-    toolchain = Toolchain(place, manifest, _checksums(place, manifest))
+    toolchain = Toolchain(place, manifest, _checksums(place))
     toolchain.check([MANIFEST])
     return toolchain
 
 
-def _checksums(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """The recorded checksums; none of a toolchain that an earlier qbed made."""
+def _checksums(folder: Path) -> dict[str, str]:
     try:
         return checksums(folder)
     except FileNotFoundError:
-        if not manifest.checksums:
-            return {}
         raise ToolchainError(_damaged(folder / RECORD, "is missing")) from None
     except OSError as error:
         raise ToolchainError(_damaged(folder / RECORD, f"cannot be read: {error.strerror}")) from error

@@ -37,9 +37,8 @@ def record(folder: Path) -> None:
 
 
 def add(folder: Path, name: str, file: Path) -> None:
-    """Record one more file before it gets its name; nothing is recorded in a toolchain without checksums."""
-    if (folder / RECORD).exists():
-        write_sealed(folder / RECORD, {"files": {**checksums(folder), name: _checksum(file)}})
+    """Record one more file before it gets its name."""
+    write_sealed(folder / RECORD, {"files": {**checksums(folder), name: _checksum(file)}})
 
 
 def checksums(folder: Path) -> dict[str, str]:

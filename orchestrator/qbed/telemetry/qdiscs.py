@@ -10,24 +10,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 
+from qbed.schemes.encoding import attributes
+from qbed.schemes.linux_qdiscs import LINUX_QDISCS
+
 Values = dict[str, int | float]
 
-_RED = "I dropped_early, I overlimit, I dropped_other, I marked"
-_FIELDS = {
-    "red": _RED,
-    "choke": f"{_RED}, I dropped_pairs",
-    "codel": "I largest_packet_bytes, I count, I last_count, I last_delay_us, i drop_next_us, I overlimit, I marked,"
-    " I dropping, I marked_by_threshold",
-    "fq_codel": "I -, I largest_packet_bytes, I overlimit, I marked, I new_flow_count, I new_flows, I old_flows,"
-    " I marked_by_threshold, I memory_bytes, I dropped_for_memory",
-    "pie": "Q probability, I delay_us, I departure_rate, I -, I enqueued, I dropped, I overlimit, I largest_queue,"
-    " I marked",
-    "fq_pie": "I enqueued, I dropped, I overlimit, I dropped_for_memory, I marked, I new_flow_count, I new_flows,"
-    " I old_flows, I memory_bytes",
-    "dualpi2": "I probability, I delay_classic_us, I delay_l4s_us, I enqueued_classic, I enqueued_l4s, I largest_queue,"
-    " I marked, I marked_by_step, i credit_bytes, I memory_bytes, I largest_memory_bytes, I memory_limit_bytes",
-}
-"""The type and name of each field in the structure's order, by kind. `-` is not reported."""
+_FIELDS = {name: qdisc.statistics for name, qdisc in LINUX_QDISCS.items() if qdisc.statistics}
 _SCALE = {("pie", "probability"): 2.0**-64, ("dualpi2", "probability"): 2.0**-32}
 # TCA_CAKE_STATS_* and TCA_CAKE_TIN_STATS_*
 _CAKE = {
@@ -68,28 +56,17 @@ def _structure(kind: str, data: bytes) -> Iterator[tuple[str, int | float]]:
 def _cake(data: bytes) -> Values:
     """The statistics of the qdisc and of each tin (`tin0_dropped`), and the tins' packet counts summed."""
     values: Values = {}
-    for number, payload in _attributes(data):
+    for number, payload in attributes(data):
         if number in _CAKE:
             values[_CAKE[number]] = _number(payload)
         elif number == _CAKE_TINS:
-            for tin, attributes in _attributes(payload):
-                known = ((_CAKE_TIN[kind], value) for kind, value in _attributes(attributes) if kind in _CAKE_TIN)
+            for tin, tin_data in attributes(payload):
+                known = ((_CAKE_TIN[kind], value) for kind, value in attributes(tin_data) if kind in _CAKE_TIN)
                 values |= {f"tin{tin - 1}_{name}": _number(value) for name, value in known}
     for name in _SUMMED:
         tins = [value for key, value in values.items() if key.startswith("tin") and key.partition("_")[2] == name]
         values |= {name: sum(tins)} if tins else {}
     return values
-
-
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The netlink attributes up to the first incomplete one."""
-    at = 0
-    while at + 4 <= len(data):
-        length, number = struct.unpack_from("<HH", data, at)
-        if length < 4 or at + length > len(data):
-            return
-        yield number & 0x3FFF, data[at + 4 : at + length]
-        at += -(-length // 4) * 4
 
 
 def _number(payload: bytes) -> int:

@@ -84,7 +84,7 @@ def matrix_of(folder: Path, set_: dict[str, Any] | None = None, profile: str | N
 def test_a_set_option_is_not_overridden_by_an_axis() -> None:
     """`qbed run labs/dumbbell --profile quick --set switches.default.buffer='1 MB'` ran 128 KB and said 1 MB."""
     cells = list(matrix_of(DUMBBELL, {"switches.default.buffer": "1 MB"}, "quick"))
-    assert [cell.values["scheme"] for cell in cells] == ["droptail", "ecn", "codel"]
+    assert list(dict.fromkeys(cell.values["scheme"] for cell in cells)) == ["droptail", "ecn", "codel"]
     for cell in cells:
         plan = plan_of(DUMBBELL, cell)
         assert in_plan(plan, "switches.default.buffer") == {"1 MB"}

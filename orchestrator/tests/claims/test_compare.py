@@ -4,20 +4,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pytest
-from campaigns import CAMPAIGN, write_lab
+from campaigns import CAMPAIGN, write_lab, write_merged_run
 
 from qbed.base.errors import LabError
-from qbed.base.json_files import write_json
 from qbed.campaign.file import Campaign, CampaignError, load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.claims.compare import judge_run
 from qbed.claims.verdict import Verdict
 from qbed.runs.experiment import RunOptions, prepare
-from qbed.storage.run_folder import RunFolder
-from qbed.telemetry import tables
 
 TEXT = (
     CAMPAIGN.partition("views:")[0]
@@ -45,16 +42,12 @@ def campaign(tmp_path: Path, text: str = TEXT) -> Campaign:
 
 def judged(tmp_path: Path, linux: tuple[float, int], bmv2: tuple[float, int], text: str = TEXT) -> dict[str, Verdict]:
     """The verdicts over a run of one cell a kind, by its goodput and drops."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    axes = [{"name": "switch", "values": ["linux", "bmv2"]}, {"name": "seed", "values": [1]}]
-    write_json(folder / "campaign.json", {"matrix": {"axes": axes}, "compare": "switch"})
-    schema = tables.cells_schema({"switch": "str"})
     rows = [
         {"cell": cell, "switch": kind, "seed": 1, "status": "complete", "goodput_bps": bps, "dropped_packets": drops}
         for cell, (kind, (bps, drops)) in enumerate({"linux": linux, "bmv2": bmv2}.items())
     ]
-    tables.write_table(RunFolder(folder).table("cells"), schema, [pa.Table.from_pylist(rows, schema=schema)])
+    axes: dict[str, list[Any]] = {"switch": ["linux", "bmv2"], "seed": [1]}
+    folder = write_merged_run(tmp_path / "run", axes, rows, compare="switch")
     return {verdict.name: verdict for verdict in judge_run(folder, campaign(tmp_path, text), "switch")}
 
 

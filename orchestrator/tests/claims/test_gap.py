@@ -8,24 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import CAMPAIGN, write_lab
+from campaigns import CAMPAIGN, write_lab, write_merged_run
 
-from qbed.base.json_files import write_json
 from qbed.campaign.bands import METRICS, Band, parse_band
 from qbed.campaign.file import CampaignError, load_campaign
 from qbed.claims.gap import compare, write_gap
-from qbed.storage.run_folder import RunFolder
-from qbed.telemetry import tables
 
-AXES = [{"name": "tcp", "values": ["reno", "cubic"]}, {"name": "seed", "values": [1, 2]}]
+AXES: dict[str, list[Any]] = {"tcp": ["reno", "cubic"], "seed": [1, 2]}
 
 
 def run(folder: Path, goodputs: list[float | None], wall: dict[str, Any] | None = None) -> Path:
     """A merged run of two settings with two seeds each; None: that cell is invalid."""
     substrate = {"name": "containerlab", "dilation": 20} if wall is not None else {"name": "virtual", "dilation": 1}
-    folder.mkdir()
-    write_json(folder / "campaign.json", {"matrix": {"axes": AXES}, "substrate": substrate})
-    schema = tables.cells_schema({"tcp": "str"})
     rows = [
         {
             "cell": cell, "tcp": ("reno", "cubic")[cell // 2], "seed": 1 + cell % 2,
@@ -35,12 +29,7 @@ def run(folder: Path, goodputs: list[float | None], wall: dict[str, Any] | None 
         }
         for cell, goodput in enumerate(goodputs)
     ]  # fmt: skip
-    import pyarrow as pa
-
-    tables.write_table(RunFolder(folder).table("cells"), schema, [pa.Table.from_pylist(rows, schema=schema)])
-    for name in ("flows", "queues"):
-        tables.write_table(RunFolder(folder).table(name), tables.SCHEMAS[name], [])
-    return folder
+    return write_merged_run(folder, AXES, rows, ("flows", "queues"), substrate=substrate)
 
 
 def test_metrics_stand_side_by_side_as_means_over_seeds(tmp_path: Path) -> None:

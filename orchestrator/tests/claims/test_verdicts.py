@@ -7,16 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from campaigns import write_merged_run
 
-from qbed.base.json_files import write_json
 from qbed.campaign.claim import Claim
 from qbed.campaign.file import Campaign
 from qbed.claims.judge import judge_all
 from qbed.claims.verdict import Verdict
-from qbed.storage.run_folder import RunFolder
-from qbed.telemetry import tables
 
 Judge = Callable[..., Verdict]
 RATIO = "avg(goodput_bps) FILTER (scheme = 'b') / avg(goodput_bps) FILTER (scheme = 'a')"
@@ -24,19 +21,14 @@ RATIO = "avg(goodput_bps) FILTER (scheme = 'b') / avg(goodput_bps) FILTER (schem
 
 def write_run(folder: Path, schemes: dict[str, Sequence[float | None]]) -> Path:
     """A merged run folder: a cell for each scheme and seed, from 1 on, with its goodput; None: no such cell."""
-    folder.mkdir(exist_ok=True)
-    seeds = list(range(1, max(map(len, schemes.values())) + 1))
-    axes = [{"name": "scheme", "values": [*schemes]}, {"name": "seed", "values": seeds}]
-    write_json(folder / "campaign.json", {"matrix": {"axes": axes}})
-    schema = tables.cells_schema({"scheme": "str"})
+    seeds = range(1, max(map(len, schemes.values())) + 1)
     cells = [(name, seed, value) for name, row in schemes.items() for seed, value in enumerate(row, 1)]
     rows = [
         {"cell": cell, "scheme": name, "seed": seed, "status": "complete", "goodput_bps": value}
         for cell, (name, seed, value) in enumerate(cells)
         if value is not None
     ]
-    tables.write_table(RunFolder(folder).table("cells"), schema, [pa.Table.from_pylist(rows, schema=schema)])
-    return folder
+    return write_merged_run(folder, {"scheme": [*schemes], "seed": seeds}, rows)
 
 
 @pytest.fixture
@@ -132,7 +124,7 @@ def test_a_deterministic_claim_is_decided_by_one_seed_and_all_have_to_agree(judg
     assert refuted.verdict == "refuted" and refuted.contradicted
     differs = judge(claim, a=[2.0, 2.1])
     assert differs.contradicted and differs.verdict == "undecided"
-    assert differs.reason == "`random: no`, but `value` is 2 for seed 1 and 2.1 for seed 2"
+    assert differs.reason == "`random: off`, but `value` is 2 for seed 1 and 2.1 for seed 2"
 
 
 SQL = {"sql": "SELECT min(goodput_bps) > 1.5 AS holds, min(goodput_bps) AS least FROM cells"}

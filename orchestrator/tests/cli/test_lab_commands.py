@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from campaigns import write_manifest
 
 from qbed import __version__
 
@@ -29,13 +30,31 @@ def test_inspect_shows_tables_and_json() -> None:
     assert data["queues"][1]["parameters"] == "buffer 128 KB"
 
 
+def test_inspect_shows_the_parameters_of_a_profile() -> None:
+    alone = qbed("inspect", str(LABS / "dumbbell")).stdout
+    assert "What is run" in alone and "[scheme ecn]" not in alone
+    shown = qbed("inspect", str(LABS / "dumbbell"), "--profile", "quick", "--set", "links.default.rate=1 Gbit/s")
+    words = [line.split() for line in shown.stdout.splitlines()]
+    assert ["threshold", "20", "packets", "[scheme", "ecn]", "20", "30.3", "KB", "242", "us"] in words
+    printed = qbed("inspect", str(LABS / "dumbbell"), "--profile", "quick", "--json")
+    table = json.loads(printed.stdout)
+    assert (printed.returncode, table["combinations"]) == (0, 3)
+    ports = next(group for group in table["groups"] if group["name"] == "switch ports")
+    target = next(one for one in ports["parameters"] if one["name"] == "target")
+    assert target["lines"][0] | {"packets": 0} == {
+        "where": "scheme codel", "value": "20 us", "packets": 0, "bytes": 25000.0, "time_ns": 20000.0
+    }  # fmt: skip
+    wrong = qbed("inspect", str(LABS / "dumbbell"), "--profile", "quik")
+    assert wrong.returncode == 2 and "did you mean `quick`" in wrong.stderr
+
+
 def test_version_names_what_results_depend_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBED_TOOLCHAIN", str(tmp_path))
     assert qbed("--version").stdout == f"qbed {__version__}, no kernel yet: make setup\n"
     for name in ("linux", "qbed-agent", "modules/qlink.ko", "modules/qtap.ko", "modules/qgate.ko"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    (tmp_path / "manifest.json").write_text('{"kernel_version": "6.1.2", "kernel_hash": "abc", "frr_version": "8"}')
+    write_manifest(tmp_path, kernel_version="6.1.2", kernel_hash="abc", frr_version="8")
     assert qbed("--version").stdout == f"qbed {__version__}, kernel 6.1.2 (abc), FRR 8\n"
 
 

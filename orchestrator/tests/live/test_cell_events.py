@@ -12,6 +12,7 @@ from campaigns import LAB, write_lab
 from synthetic import flow_sample, sample, write_out
 
 from qbed.base.errors import MissingError
+from qbed.base.json_files import write_sealed
 from qbed.cells.arrow import read_cell
 from qbed.cells.store_cell import store_cell
 from qbed.live.cell_events import CellTail, Event, ended_cell
@@ -25,7 +26,7 @@ from qbed.telemetry.tables import SCHEMAS, write_table
 def run(tmp_path: Path) -> Path:
     """A run folder without cells."""
     (tmp_path / "run/cells").mkdir(parents=True)
-    (tmp_path / "run/campaign.json").write_text('{"substrate": {"name": "virtual", "dilation": 1}}')
+    write_sealed(tmp_path / "run/campaign.json", {"substrate": {"name": "virtual", "dilation": 1}})
     return tmp_path / "run"
 
 

@@ -92,7 +92,13 @@ def all_points() -> Iterator[Points]:
     row |= {"marked_packets": 3, "evidence": json.dumps({"wall": {"late_p99_ns": 2500}})}
     flows = [{"fct_ns": took, "slowdown": 1.5, "goodput_bps": 8e9 / took} for took in (1_000_000, 3_000_000)]
     yield result_points(row, table("flows", flows), table("queues", queues), ["scheme", "seed"], ORIGIN)
-    verdict = {"name": "c", "verdict": "holds", "expect": "holds", "paper": 'It "holds",\nalways'}
+    verdict = {
+        "name": "c",
+        "verdict": "holds",
+        "expect": "holds",
+        "contradicted": False,
+        "paper": 'It "holds",\nalways',
+    }
     yield claim_points([verdict], ORIGIN)
     numbers = ("cells_running", "cells_ended", "cells_waiting", "load", "cores", "memory_free_bytes", "disk_free_bytes")
     for second in range(60):

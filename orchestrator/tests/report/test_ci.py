@@ -122,3 +122,11 @@ def test_strange_texts_stay_texts(bench: Bench) -> None:
     assert "<script>" not in page and "[x](" not in page and "\x1b" not in page
     (row,) = [line for line in page.splitlines() if line.startswith("| it ")]
     assert row.replace("\\|", "").count("|") == 5
+
+
+def test_the_summary_has_caveats(bench: Bench) -> None:
+    assert bench.campaign("a", "--profile", "quick")[0] == 0
+    fields = {"paper": "", "source": "", "sql": "", "expect": "holds", "why": None, "verdict": "holds"}
+    verdicts = [Verdict.model_validate(fields | {"name": name, "caveats": ["a *mean*"]}) for name in ("one", "two")]
+    write_summary(bench.folder / "out.md", [Ended("it", bench.folder / "a", {"complete": 2}, 1.0, verdicts)])
+    assert "- Caution: a \\*mean\\*: one, two\n" in (bench.folder / "out.md").read_text()

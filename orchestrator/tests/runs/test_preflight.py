@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from campaigns import CAMPAIGN, LAB, fake_toolchain, write_lab
+from campaigns import CAMPAIGN, LAB, add_module, fake_toolchain, write_lab
 
 from qbed.base.errors import LabError, QbedError
 from qbed.runs.experiment import Experiment, RunOptions, prepare
@@ -67,7 +67,7 @@ def test_a_module_that_is_not_built_is_named_with_the_scheme_that_needs_it(tmp_p
     lab = LAB.replace("scheme: droptail", "scheme: codel")
     message = refusal(tmp_path, lab=lab)
     assert "lab.yml:6:21: switches.default.scheme: the kernel module sch_qcodel is not built" in message
-    (toolchain / "modules" / "sch_qcodel.ko").touch()
+    add_module(toolchain, "sch_qcodel")
     assert rehearsed(tmp_path, lab=lab)
 
 
@@ -95,7 +95,7 @@ def test_a_value_that_no_queue_takes_is_no_axis(tmp_path: Path) -> None:
 
 def test_what_matters_to_some_alternatives_is_an_axis(tmp_path: Path, toolchain: Path) -> None:
     """A threshold is nothing to drop-tail, the first of the schemes."""
-    (toolchain / "modules" / "sch_ecn.ko").touch()
+    add_module(toolchain, "sch_ecn")
     campaign = """\
 question: Which?
 axes:
@@ -164,7 +164,7 @@ axes:
 def test_a_setting_that_no_cell_reads_is_refused_and_in_a_narrower_profile_remarked_on(
     tmp_path: Path, toolchain: Path
 ) -> None:
-    (toolchain / "modules" / "sch_ecn.ko").touch()
+    add_module(toolchain, "sch_ecn")
     axes = "question: Which?\naxes:\n  scheme: {field: switches.default.scheme, values: [droptail, SCHEME]}\n"
     profile = "profiles: {few: {axes: {scheme: [droptail]}}}\n"
     campaign = axes + "set: {switches.default.threshold: 20 packets}\n" + profile

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from campaigns import Bench, guests_of, hashes, wait_until
+from campaigns import Bench, guests_of, hashes, wait_until, write_manifest
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_an_unknown_cell_is_reported(bench: Bench) -> None:
     plan.write_bytes(plan.read_bytes() + b" ")
     status, text = bench.run("cell", key)
     assert (status, "has another key here: it is damaged" in text) == (2, True), text
-    (bench.tools / "manifest.json").write_text('{"kernel_version": "newer"}')
+    write_manifest(bench.tools, kernel_version="newer")
     status, text = bench.run("cell", other)
     assert (status, "was queued with another toolchain" in text) == (2, True), text
     bench.environment["QBED_STORE"] = "off"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from campaigns import CAMPAIGN, Bench, guests_of, hashes, wait_until, write_lab
+from campaigns import CAMPAIGN, Bench, guests_of, hashes, wait_until, write_lab, write_manifest
 
 from qbed.storage.identity import StoreError
 from qbed.storage.run_folder import SPILL, RunFolder
@@ -47,7 +47,11 @@ def test_the_tables_hold_every_cell_with_its_axes(bench: Bench) -> None:
     assert bench.query("a", "SELECT count(*), min(slowdown) >= 1 FROM 'RUN/flows.parquet'") == [(24, True)]
     assert bench.query("a", "SELECT count(DISTINCT port) FROM 'RUN/queues.parquet' WHERE port = 's1>s2'") == [(1,)]
     page = (bench.folder / "a" / "report.html").read_text()
-    assert "1 of 1" in page and "Every flow completes." in page and page.count("<script>/**") == 1
+    assert "<b>1</b><span>claim holds</span>" in page and "claims not as expected" not in page
+    assert "Every flow completes." in page and page.count("<script>/**") == 1
+    assert "What was run" in page and '<span class="where">tcp reno</span>' in page
+    table = json.loads((bench.folder / "a" / "parameters.json").read_text())
+    assert (table["version"], table["combinations"]) == (1, 4)
     assert "http://" not in page.partition("<script>/**")[0], "the page needs no network"
     listed = shown_cells(bench.folder / "a")
     assert len(listed) == 12 and listed[0][:7] == ["0", "reno", "5 us", "1", "complete", "s2>s1", "2 / 2"]
@@ -98,7 +102,7 @@ def test_fresh_throws_another_run_away_and_nothing_else(bench: Bench) -> None:
     (bench.folder / "a" / "notes.txt").write_text("mine")
     status, text = bench.campaign("a", "--profile", "quick", "--fresh")
     assert (status, "2 cells are finished already" in text) == (0, True), "the same run is no other"
-    (bench.tools / "manifest.json").write_text('{"kernel_version": "newer"}')
+    write_manifest(bench.tools, kernel_version="newer")
     status, text = bench.campaign("a", "--profile", "quick")
     assert (status, "the kernel, modules and agent differ" in text, "--fresh" in text) == (2, True, True)
     status, text = bench.campaign("a", "--profile", "quick", "--fresh")
@@ -109,7 +113,7 @@ def test_fresh_throws_another_run_away_and_nothing_else(bench: Bench) -> None:
     (bench.folder / "other" / "file").touch()
     (bench.folder / "other" / "campaign.json").write_text("{}")
     status, text = bench.campaign("other", "--fresh")
-    assert (status, "is not the campaign of a run" in text) == (2, True)
+    assert (status, "its content does not match its checksum" in text) == (2, True)
     assert sorted(path.name for path in (bench.folder / "other").iterdir()) == ["campaign.json", "file"]
 
 

@@ -189,3 +189,12 @@ def test_a_controller_changes_the_module_qrate_only(mine: Path, tmp_path: Path) 
     before, after = staged("as-is"), staged("changed")
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     assert changed and {Path(path).parts[0] for path in changed} == {"qrate"}
+
+
+def test_a_controller_names_the_rate_and_packet_of_its_lengths() -> None:
+    timely = controller_named("timely")
+    assert (timely.lengths.rate, timely.lengths.packet) == ("queue_rate", "packet")
+    assert timely.values(timely.options({"q_low": 5000}))["q_low"] == 5000
+    values = timely.model_dump(mode="json") | {"occupancy": {"thresholds": ["q_low"], "rate": "queue_rate"}}
+    with pytest.raises(ValueError, match="expected `rate` and `packet` in `occupancy`: a controller has no port"):
+        Controller.model_validate(values)

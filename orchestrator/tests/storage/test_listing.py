@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from qbed.base.errors import QbedError
-from qbed.storage.checksums import cell_record
+from qbed.base.json_files import write_sealed
+from qbed.storage.checksums import cell_record, record_checksums
 from qbed.storage.listing import Listing, lines
 from qbed.telemetry import tables
 
@@ -32,7 +32,7 @@ ROWS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    (tmp_path / "campaign.json").write_text(json.dumps({"matrix": {"axes": AXES}}))
+    write_sealed(tmp_path / "campaign.json", {"matrix": {"axes": AXES}})
     for row in ROWS:
         folder = tmp_path / "cells" / f"{row['cell']:06d}{'.failed' if row['status'] == 'failed' else ''}"
         folder.mkdir(parents=True)
@@ -45,6 +45,7 @@ def run(tmp_path: Path) -> Path:
 def merge(run: Path) -> None:
     schema = tables.cells_schema({"scheme": "str", "delay": "str", "seed": "int"})
     tables.write_table(run / "cells.parquet", schema, [pa.Table.from_pylist(ROWS, schema=schema)])
+    record_checksums(run, ["cells.parquet"])
 
 
 def test_a_run_that_goes_on_is_listed_cell_by_cell(run: Path) -> None:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from qbed import substrates
+from qbed.base.json_files import write_sealed
 from qbed.live.samples import find, stream
+from qbed.storage.checksums import cell_record
 from qbed.storage.identity import RanOn, StoreError, ran_on
 from qbed.substrates import SessionError, SubstrateError, names, substrate
 from qbed.substrates.toolchain import Manifest, Toolchain
@@ -37,7 +40,7 @@ def test_a_broken_substrate_does_not_affect_the_others(tmp_path: Path, monkeypat
 
 
 def test_a_run_keeps_the_toolchain_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = iter([Toolchain(tmp_path / name, Manifest()) for name in ("first", "second")])
+    found = iter([Toolchain(tmp_path / name, Manifest(), {}) for name in ("first", "second")])
     monkeypatch.setattr(virtual, "find_toolchain", lambda: next(found))
     one = virtual.VirtualSubstrate()
     assert one._tools is one._tools and one._tools.folder.name == "first"
@@ -47,7 +50,7 @@ def test_a_run_keeps_the_toolchain_that_it_began_with(tmp_path: Path, monkeypatc
     "value", ["null", "5", '"virtual"', '{"name": "virtual"}', '{"name": "x", "dilation": "much"}']
 )
 def test_a_run_folder_whose_substrate_is_none_is_damaged(tmp_path: Path, value: str) -> None:
-    (tmp_path / "campaign.json").write_text(f'{{"substrate": {value}}}')
+    write_sealed(tmp_path / "campaign.json", {"substrate": json.loads(value)})
     with pytest.raises(StoreError, match="its substrate has no name and dilation"):
         ran_on(tmp_path)
 
@@ -55,14 +58,15 @@ def test_a_run_folder_whose_substrate_is_none_is_damaged(tmp_path: Path, value: 
 def test_a_run_folder_names_its_substrate(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"it has no readable campaign\.json"):
         ran_on(tmp_path)
-    (tmp_path / "campaign.json").write_text('{"substrate": {"name": "virtual", "dilation": 1}}')
+    write_sealed(tmp_path / "campaign.json", {"substrate": {"name": "virtual", "dilation": 1}})
     assert ran_on(tmp_path) == RanOn("virtual", 1)
 
 
 def test_a_cell_whose_nodes_never_began_has_no_samples(tmp_path: Path) -> None:
     work = tmp_path / "run" / "cells" / "000000" / "work"
     work.mkdir(parents=True)
-    (tmp_path / "run" / "campaign.json").write_text('{"substrate": {"name": "containerlab", "dilation": 1}}')
+    write_sealed(tmp_path / "run" / "campaign.json", {"substrate": {"name": "containerlab", "dilation": 1}})
     (work / "plan.json").write_text(TRIVIAL.dumps())
+    (work.parent / "cell.json").write_bytes(cell_record(work.parent, {"cell": 0}))
     with pytest.raises(SessionError, match="its nodes have not begun"):
         next(stream(find(str(tmp_path / "run")), follow=False))

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from qbed.telemetry.congestion import Kind, Type, Unit
-
+from qbed_testing.congestion import Kind, Type, Unit
 from qbed_testing.datagrams import CapturedDatagram
 
 FRAME = 1514

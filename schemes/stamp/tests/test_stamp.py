@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from stamp_model import Port, expected
 
-from qbed.telemetry.congestion import PORT, Header, Kind, Type, Unit, parse
-
 from qbed_testing.cells import CellOutput, assert_tcp_as_with_droptail
+from qbed_testing.congestion import PORT, Header, Kind, Type, Unit, parse
 from qbed_testing.datagrams import SENDER, CapturedDatagram, Datagram, DatagramLab, ones_complement_sum, padded_payload
 
 ROOT = Path(__file__).parents[3]

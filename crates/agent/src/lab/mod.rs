@@ -34,7 +34,7 @@ pub struct Lab {
     pub interfaces: Vec<Interfaces>,
     /// File system views of programs, by node.
     pub views: Vec<View>,
-    /// Compiled programs of P4 switches.
+    /// Programs of P4 switches.
     pub programs: Programs,
 }
 
@@ -46,7 +46,7 @@ impl Lab {
         let namespaces = Namespaces::create(plan, placement)?;
         create_links(plan, placement, &namespaces)?;
         recirculation::create(plan, placement, &namespaces)?;
-        let programs = Programs::compile(plan, placement)?;
+        let programs = Programs::read(plan, placement)?;
         let (ends, queues) = (ends_by_node(plan), queues_by_node(plan));
         let builder = NodeBuilder { plan, ends, queues, taps: Taps::find(plan)?, programs: &programs };
         let mut interfaces = Vec::with_capacity(plan.nodes.len());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! P4 switches: compiles the plan's programs once, loads them into the switches' kernel, and writes table entries.
+//! P4 switches: reads the images of the plan's programs, loads them into the switches' kernel, and writes table entries.
 
 mod request;
 
@@ -7,11 +7,15 @@ use crate::failure::{Context, Failure, Result};
 use crate::placement::Placement;
 use crate::plan::pipeline::{P4Program, Pipeline};
 use crate::plan::Plan;
+use crate::results::files;
+use qbed_p4device::{image, Command, Device, DEVICE};
 use qbed_p4engine::control::{Answer, Count, Request, Totals};
 use qbed_p4engine::program::Program;
-use qbed_p4switch::device::{Command, Device, DEVICE};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The folder of images in that of the plan.
+const IMAGES: &str = "guest/p4";
 
 /// Limits on register arrays that are written to the results.
 const REGISTER_VALUES_MAX: u32 = 512;
@@ -19,35 +23,37 @@ const REGISTER_BITS_MAX: u32 = 64;
 
 /// The plan's programs, by name.
 #[derive(Default)]
-pub struct Programs(BTreeMap<String, Compiled>);
+pub struct Programs(BTreeMap<String, Loaded>);
 
-struct Compiled {
+struct Loaded {
     program: Program,
-    /// The program, serialized for the kernel's engine.
-    image: Vec<u8>,
+    /// The program as the kernel's engine reads it.
+    encoded: Vec<u8>,
 }
 
 impl Programs {
-    /// Compiles the programs of local nodes.
-    pub fn compile(plan: &Plan, placement: &Placement) -> Result<Self> {
+    /// Reads the images of the programs of local nodes. The host writes them before the start, by the positions of the
+    /// programs in the plan.
+    pub fn read(plan: &Plan, placement: &Placement) -> Result<Self> {
         let pipelines = placement.local_nodes().filter_map(|node| plan.nodes[node].pipeline.as_ref());
         let names: BTreeSet<&str> = pipelines.map(|pipeline| pipeline.program.as_str()).collect();
-        let compile = |source: &P4Program| {
-            let context = || format!("program {}", source.name);
-            let program = qbed_p4switch::load::load(source.bmv2.as_bytes()).with_context(context)?;
-            let image = postcard::to_allocvec(&program).with_context(context)?;
-            Ok((source.name.clone(), Compiled { program, image }))
+        let used = plan.p4.iter().enumerate().filter(|(_, program)| names.contains(program.name.as_str()));
+        let read = |(number, declared): (usize, &P4Program)| {
+            let path = format!("{}/{IMAGES}/{number}.image", files::folder());
+            let context = || format!("program {}: {path}", declared.name);
+            let bytes = std::fs::read(&path).with_context(context)?;
+            let (program, encoded) = image::read(&bytes).with_context(context)?;
+            Ok((declared.name.clone(), Loaded { program, encoded: encoded.to_vec() }))
         };
-        let used = plan.p4.iter().filter(|program| names.contains(program.name.as_str()));
-        used.map(compile).collect::<Result<_>>().map(Self)
+        used.map(read).collect::<Result<_>>().map(Self)
     }
 
     /// Makes the thread's current namespace a P4 switch. Its interfaces must exist and be up.
     pub fn start(&self, pipeline: &Pipeline) -> Result<()> {
         let context = || format!("program {}", pipeline.program);
-        let Compiled { program, image } = self.compiled(pipeline)?;
+        let Loaded { program, encoded } = self.loaded(pipeline)?;
         let mut device = Device::open(DEVICE).with_context(|| DEVICE.into())?;
-        device.ask(Command::Load, 0, image).with_context(context)?;
+        device.ask(Command::Load, 0, encoded).with_context(context)?;
         for entry in &pipeline.entries {
             let request = request::entry(program, entry).with_context(context)?;
             write(&mut device, &request).with_context(|| format!("{}: {}", context(), entry.table))?;
@@ -82,7 +88,7 @@ impl Programs {
     /// Counters and registers of the switch in the thread's current namespace.
     pub fn counters(&self, pipeline: &Pipeline) -> Result<PipelineCounters> {
         let context = || format!("program {}", pipeline.program);
-        let program = &self.compiled(pipeline)?.program;
+        let program = &self.loaded(pipeline)?.program;
         let mut device = Device::open(DEVICE).with_context(|| DEVICE.into())?;
         let shell = device.ask(Command::Counters, 0, &[]).with_context(context)?;
         let totals = match query(&mut device, &Request::Totals).with_context(context)? {
@@ -114,7 +120,7 @@ impl Programs {
         })
     }
 
-    fn compiled(&self, pipeline: &Pipeline) -> Result<&Compiled> {
+    fn loaded(&self, pipeline: &Pipeline) -> Result<&Loaded> {
         let found = self.0.get(&pipeline.program);
         found.ok_or_else(|| Failure::new(format!("the plan has no program {}", pipeline.program)))
     }

@@ -3,16 +3,19 @@
 
 use crate::plan::text::Hex;
 use crate::plan::Qdisc;
+use serde::de::IgnoredAny;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A P4 program as BMv2 JSON text.
+/// A P4 program. Its code is an image beside the plan.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct P4Program {
     pub name: String,
-    pub bmv2: String,
+    /// BMv2's JSON: the agent ignores it, without a copy.
+    #[serde(rename = "bmv2")]
+    _bmv2: IgnoredAny,
     /// For engines that use P4Runtime; the agent ignores it.
     #[serde(default, rename = "p4info")]
     _p4info: Option<String>,

@@ -3,20 +3,18 @@
 //! accumulate. Receivers are drained rarely; arrival times are the kernel's timestamps.
 
 use crate::failure::{Context, Result};
-use crate::plan::workload::{Family, Workload};
-use crate::results::flows::{FlowRecord, SenderCounters, Status};
+use crate::plan::workload::Workload;
+use crate::results::flows::{FlowRecord, SenderCounters};
 use crate::socket::{self, ReceiveBatch};
-use crate::transport::{set_dscp, NumberedFlow, Transport, TransportKind};
-use crate::workload::ports::{self, LocalFlow};
-use crate::workload::schedule::FlowSpec;
+use crate::transport::datagram::{open_sender, Ends, Options, Receiver, Receivers};
+use crate::transport::{NumberedFlow, Transport, TransportKind};
+use crate::workload::ports;
 use crate::world::token::{Part, Token, Topic};
 use crate::world::World;
 use nix::sys::epoll::EpollFlags;
 use serde::Deserialize;
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 pub const KIND: TransportKind = TransportKind {
     name: "udp",
@@ -50,6 +48,8 @@ impl Settings {
 
 /// Socket buffer size: for all datagrams between two drains, and for those in the sender's queue.
 const BUFFER_BYTES: i32 = 256 << 20;
+const SENDER: Options = &[(libc::SO_SNDBUFFORCE, BUFFER_BYTES)];
+const RECEIVER: Options = &[(libc::SO_RCVBUFFORCE, BUFFER_BYTES), (libc::SO_TIMESTAMPNS, 1)];
 /// Number of datagrams to a receiver between two drains.
 const DATAGRAMS_PER_DRAIN: u32 = 512;
 /// Interval of drains if a sender is remote.
@@ -58,18 +58,10 @@ const DRAIN_INTERVAL_NS: u64 = 10_000_000;
 const FIRST_PORT: u16 = 10_001;
 
 struct Flow {
-    local: LocalFlow,
+    ends: Ends,
     settings: Settings,
-    sender: Option<OwnedFd>,
-    /// Index in `receivers`; None: the receiver is remote.
-    receiver: Option<usize>,
-    base_ns: u64,
-    start_ns: i64,
-    last_arrival_ns: Option<i64>,
     sent: Count,
     received: Count,
-    done: bool,
-    error: Option<Box<str>>,
 }
 
 #[derive(Default)]
@@ -78,10 +70,9 @@ struct Count {
     bytes: u64,
 }
 
-/// The socket of all flows to a node's port.
-struct Receiver {
-    name: String,
-    socket: OwnedFd,
+/// The senders of a receiver.
+#[derive(Default)]
+struct Senders {
     flows: HashMap<SocketAddr, u32>,
     /// Datagrams since the last drain.
     undrained: u32,
@@ -92,7 +83,9 @@ struct Cbr {
     sends: Topic,
     drains: Topic,
     flows: Vec<Flow>,
-    receivers: Vec<Receiver>,
+    receivers: Receivers,
+    /// By receiver.
+    senders: Vec<Senders>,
     batch: ReceiveBatch,
     payload: Vec<u8>,
 }
@@ -101,95 +94,82 @@ impl Cbr {
     /// Opens the receivers.
     fn open(world: &mut World<'_>, part: Part, flows: Vec<NumberedFlow>) -> Result<Self> {
         let (sends, drains) = (world.topic(part), world.topic(part));
-        let (batch, payload) = (ReceiveBatch::new(1), Vec::new());
-        let mut cbr = Self { sends, drains, flows: Vec::new(), receivers: Vec::new(), batch, payload };
+        let (receivers, batch) = (Receivers::new(RECEIVER), ReceiveBatch::new(1));
+        let mut cbr = Self {
+            sends,
+            drains,
+            flows: Vec::new(),
+            receivers,
+            senders: Vec::new(),
+            batch,
+            payload: Vec::new(),
+        };
         let settings = world.plan.workloads.iter().map(Settings::of).collect::<Vec<_>>();
-        let mut receivers = HashMap::new();
         for (index, local) in (0..).zip(ports::local_flows(world.placement, flows, FIRST_PORT)) {
             let settings = *settings[local.spec.workload].as_ref().expect("`check` has parsed the settings");
-            let receiver = local.receives.then(|| cbr.receiver(world, &local.spec, &mut receivers));
-            let receiver = receiver.transpose()?;
+            let receiver = local.receives.then(|| cbr.receivers.index(world, &local.spec)).transpose()?;
+            cbr.senders.resize_with(cbr.receivers.list.len(), Senders::default);
             if let Some(receiver) = receiver.filter(|_| local.src_port != 0) {
                 let family = world.plan.workloads[local.spec.workload].family;
                 let source = SocketAddr::new(world.plan.address(local.spec.src, family), local.src_port);
-                cbr.receivers[receiver].flows.insert(source, index);
+                cbr.senders[receiver as usize].flows.insert(source, index);
             }
             cbr.payload.resize(cbr.payload.len().max(settings.packet_bytes as usize), 0x71);
-            cbr.flows.push(Flow::new(local, settings, receiver));
+            cbr.flows.push(Flow::new(Ends::new(local, receiver), settings));
         }
         Ok(cbr)
-    }
-
-    /// Index of a flow's receiver. Opens it for the first flow.
-    fn receiver(
-        &mut self,
-        world: &World<'_>,
-        spec: &FlowSpec,
-        receivers: &mut HashMap<(usize, u16, Family), usize>,
-    ) -> Result<usize> {
-        let Workload { port, family, .. } = world.plan.workloads[spec.workload];
-        let key = (spec.dst, port, family);
-        if let Some(receiver) = receivers.get(&key) {
-            return Ok(*receiver);
-        }
-        let name = format!("node {}: UDP port {port}", world.lab.namespaces.name(spec.dst));
-        world.lab.namespaces.enter(spec.dst)?;
-        let address = SocketAddr::new(world.plan.address(spec.dst, family), port);
-        let socket = open_receiver(address).with_context(|| name.clone())?;
-        self.receivers.push(Receiver { name, socket, flows: HashMap::new(), undrained: 0 });
-        receivers.insert(key, self.receivers.len() - 1);
-        Ok(self.receivers.len() - 1)
     }
 
     /// Sends a flow's next datagram. Opens its socket for the first one.
     fn send(&mut self, world: &mut World<'_>, token: Token) -> Result<()> {
         let flow = &mut self.flows[token.index as usize];
-        if flow.sender.is_none() && flow.error.is_none() {
-            world.lab.namespaces.enter(flow.local.spec.src)?;
-            match open_sender(world, &flow.local) {
+        let ends = &mut flow.ends;
+        if ends.sender.is_none() && ends.error.is_none() {
+            match open_sender(world, &ends.local, SENDER)? {
                 Ok((socket, source)) => {
-                    flow.local.src_port = source.port();
-                    flow.sender = Some(socket);
-                    if let Some(receiver) = flow.receiver {
-                        self.receivers[receiver].flows.insert(source, token.index);
+                    ends.local.src_port = source.port();
+                    ends.sender = Some(socket);
+                    if let Some(receiver) = ends.receiver {
+                        self.senders[receiver as usize].flows.insert(source, token.index);
                     }
                 }
-                Err(error) => flow.error = Some(error.to_string().into()),
+                Err(error) => ends.error = Some(error.to_string().into()),
             }
         }
-        let Some(sender) = &flow.sender else { return Ok(()) };
+        let Some(sender) = &flow.ends.sender else { return Ok(()) };
         let length = flow.next_length();
         match socket::send(sender, &self.payload[..length]) {
             Ok(_) => flow.sent.add(length),
             Err(error) => {
-                flow.error = Some(error.to_string().into());
-                flow.sender = None;
+                flow.ends.error = Some(error.to_string().into());
+                flow.ends.sender = None;
                 return Ok(());
             }
         }
         if let Some(next_ns) = flow.next_ns() {
             world.agenda.add(next_ns, token);
         } else {
-            flow.sender = None;
-            flow.done = true;
+            flow.ends.sender = None;
+            flow.ends.done = true;
         }
-        let Some(receiver) = flow.receiver else { return Ok(()) };
-        self.receivers[receiver].undrained += 1;
-        if self.receivers[receiver].undrained >= DATAGRAMS_PER_DRAIN {
+        let Some(receiver) = flow.ends.receiver.map(|receiver| receiver as usize) else { return Ok(()) };
+        self.senders[receiver].undrained += 1;
+        if self.senders[receiver].undrained >= DATAGRAMS_PER_DRAIN {
             self.drain(world, receiver)?;
         }
         Ok(())
     }
 
     fn drain(&mut self, world: &World<'_>, receiver: usize) -> Result<()> {
-        let Receiver { name, socket, flows: by_source, undrained } = &mut self.receivers[receiver];
+        let Receiver { name, socket } = &self.receivers.list[receiver];
+        let Senders { flows: by_source, undrained } = &mut self.senders[receiver];
         *undrained = 0;
         let flows = &mut self.flows;
         let each = |datagram: socket::Datagram<'_>| {
             if let Some(index) = by_source.get(&datagram.from) {
                 let flow = &mut flows[*index as usize];
                 flow.received.add(datagram.length);
-                flow.last_arrival_ns = Some(world.timestamp_since_epoch(datagram.time_ns));
+                flow.ends.last_arrival_ns = Some(world.timestamp_since_epoch(datagram.time_ns));
             }
         };
         self.batch.drain(socket, each).with_context(|| name.clone())
@@ -200,14 +180,10 @@ impl Transport for Cbr {
     /// Schedules the first datagram of each flow.
     fn schedule(&mut self, world: &mut World<'_>, base_ns: u64) {
         for (index, flow) in (0..).zip(&mut self.flows) {
-            flow.base_ns = base_ns;
-            flow.start_ns = world.since_epoch(base_ns + flow.local.spec.start_ns);
-            if flow.local.sends {
-                world.agenda.add(base_ns + flow.local.spec.start_ns, self.sends.at(index));
-            }
+            flow.ends.schedule(world, base_ns, self.sends, index);
         }
         // Receivers with local senders are drained after every `DATAGRAMS_PER_DRAIN` datagrams.
-        if self.flows.iter().any(|flow| flow.local.receives && !flow.local.sends) {
+        if self.flows.iter().any(|flow| flow.ends.local.receives && !flow.ends.local.sends) {
             world.agenda.add(base_ns, self.drains.only());
         }
     }
@@ -228,12 +204,12 @@ impl Transport for Cbr {
     fn received_bytes(&mut self, world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
         self.finish(world)?;
         let active = self.flows.iter().filter(|flow| flow.received.bytes > 0);
-        Ok(active.map(|flow| (flow.local.id, flow.received.bytes)).collect())
+        Ok(active.map(|flow| (flow.ends.local.id, flow.received.bytes)).collect())
     }
 
     /// Drains all receivers.
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
-        (0..self.receivers.len()).try_for_each(|receiver| self.drain(world, receiver))
+        (0..self.senders.len()).try_for_each(|receiver| self.drain(world, receiver))
     }
 
     fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>> {
@@ -242,52 +218,30 @@ impl Transport for Cbr {
 }
 
 impl Flow {
-    fn new(local: LocalFlow, settings: Settings, receiver: Option<usize>) -> Self {
-        Self {
-            local,
-            settings,
-            sender: None,
-            receiver,
-            base_ns: 0,
-            start_ns: 0,
-            last_arrival_ns: None,
-            sent: Count::default(),
-            received: Count::default(),
-            done: false,
-            error: None,
-        }
+    fn new(ends: Ends, settings: Settings) -> Self {
+        Self { ends, settings, sent: Count::default(), received: Count::default() }
     }
 
     /// Payload bytes of the next datagram. The last one may be shorter.
     fn next_length(&self) -> usize {
-        let left = self.local.spec.size_bytes.map_or(u64::MAX, |size| size - self.sent.bytes);
+        let left = self.ends.local.spec.size_bytes.map_or(u64::MAX, |size| size - self.sent.bytes);
         left.min(self.settings.packet_bytes.into()) as usize
     }
 
     /// Deadline of the next datagram; None after the last.
     fn next_ns(&self) -> Option<u64> {
         let offset = u128::from(self.sent.bytes) * 8 * 1_000_000_000 / u128::from(self.settings.rate_bps);
-        let since_base = self.local.spec.start_ns.saturating_add(u64::try_from(offset).ok()?);
-        let left = self.local.spec.size_bytes.is_none_or(|size| self.sent.bytes < size);
-        let in_time = self.local.spec.stop_ns.is_none_or(|stop| since_base < stop);
-        (left && in_time).then_some(self.base_ns.saturating_add(since_base))
+        let left = self.ends.local.spec.size_bytes.is_none_or(|size| self.sent.bytes < size);
+        self.ends.due_ns(u64::try_from(offset).ok()?).filter(|_| left)
     }
 
     fn record<'a>(&'a self, world: &World<'a>) -> FlowRecord<'a> {
-        let status = match (&self.error, self.done) {
-            (Some(_), _) => Status::Failed,
-            (None, true) => Status::Complete,
-            (None, false) => Status::Running,
-        };
         FlowRecord {
-            end_ns: self.last_arrival_ns.filter(|_| self.done || !self.local.sends),
             received_bytes: self.received.bytes,
             sent_bytes: self.sent.bytes,
-            status,
-            error: self.error.as_deref().map(str::to_owned),
             counters: SenderCounters { segments_sent: self.sent.datagrams, ..SenderCounters::default() },
             segments_received: Some(self.received.datagrams),
-            ..FlowRecord::new(world.plan, &self.local, self.start_ns)
+            ..self.ends.record(world)
         }
     }
 }
@@ -299,40 +253,20 @@ impl Count {
     }
 }
 
-fn open_receiver(address: SocketAddr) -> io::Result<OwnedFd> {
-    let fd = socket::open(socket::domain(address.ip()), libc::SOCK_DGRAM, 0)?;
-    socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_BYTES)?;
-    socket::set(&fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-    socket::bind(&fd, address)?;
-    Ok(fd)
-}
-
-fn open_sender(world: &World<'_>, flow: &LocalFlow) -> io::Result<(OwnedFd, SocketAddr)> {
-    let LocalFlow { spec, src_port, .. } = flow;
-    let workload = &world.plan.workloads[spec.workload];
-    let [src, dst] = [spec.src, spec.dst].map(|node| world.plan.address(node, workload.family));
-    let fd = socket::open(socket::domain(src), libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
-    socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_BYTES)?;
-    set_dscp(&fd, workload)?;
-    socket::bind(&fd, SocketAddr::new(src, *src_port))?;
-    socket::connect(&fd, SocketAddr::new(dst, workload.port))?;
-    let port = socket::local_port(&fd)?;
-    Ok((fd, SocketAddr::new(src, port)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::{ports::LocalFlow, schedule::FlowSpec};
     use proptest::prelude::*;
 
     fn flow(rate_bps: u64, packet_bytes: u32, size_bytes: Option<u64>, stop_ns: Option<u64>) -> Flow {
         let spec = FlowSpec { workload: 0, src: 0, dst: 1, size_bytes, start_ns: 100, stop_ns };
         let local = LocalFlow { id: 0, spec, sends: true, receives: false, src_port: 0 };
-        Flow::new(local, Settings { rate_bps, packet_bytes }, None)
+        Flow::new(Ends::new(local, None), Settings { rate_bps, packet_bytes })
     }
 
     fn deadlines(mut flow: Flow) -> Vec<u64> {
-        let mut times = vec![flow.local.spec.start_ns];
+        let mut times = vec![flow.ends.local.spec.start_ns];
         loop {
             flow.sent.add(flow.next_length());
             match flow.next_ns() {

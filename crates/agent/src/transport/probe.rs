@@ -4,23 +4,22 @@
 //! the reply. All nodes of a lab have one clock, so one-way delays are measured.
 
 use crate::failure::{Context, Result};
-use crate::plan::workload::{Family, Workload};
+use crate::plan::workload::Workload;
 use crate::plan::Plan;
 use crate::results::files;
-use crate::results::flows::{FlowRecord, SenderCounters, Status};
+use crate::results::flows::{FlowRecord, SenderCounters};
 use crate::socket::{self, Datagram, ReceiveBatch};
-use crate::transport::{set_dscp, NumberedFlow, Transport, TransportKind};
-use crate::workload::ports::{self, LocalFlow};
+use crate::transport::datagram::{open_sender, Ends, Options, Receiver, Receivers};
+use crate::transport::{NumberedFlow, Transport, TransportKind};
+use crate::workload::ports;
 use crate::workload::schedule::FlowSpec;
 use crate::world::token::{Part, Token, Topic};
 use crate::world::{World, READABLE};
 use nix::sys::epoll::EpollFlags;
 use serde::Deserialize;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 pub const KIND: TransportKind = TransportKind {
     name: "probe",
@@ -46,6 +45,8 @@ fn check(plan: &Plan, workload: &Workload) -> std::result::Result<(), String> {
     }
     Ok(())
 }
+
+const SOCKET: Options = &[(libc::SO_TIMESTAMPNS, 1)];
 
 /// `probes.bin`: records of 40 bytes, little-endian: u32 flow, u32 number, i64 sent, received, replied, returned.
 const FILE: &str = "probes.bin";
@@ -85,13 +86,8 @@ impl ProbeHeader {
 }
 
 struct Flow {
-    local: LocalFlow,
+    ends: Ends,
     settings: Settings,
-    /// Index in `responders`; None: the responder is remote.
-    responder: Option<u32>,
-    sender: Option<OwnedFd>,
-    base_ns: u64,
-    start_ns: i64,
     sent: u32,
     /// Probes without a reply: sequence number and send time.
     pending: VecDeque<(u32, i64)>,
@@ -99,15 +95,6 @@ struct Flow {
     min_rtt_ns: Option<u64>,
     /// Number of requests at the responder.
     received: u64,
-    last_arrival_ns: Option<i64>,
-    done: bool,
-    error: Option<Box<str>>,
-}
-
-/// The socket that replies to all flows to a node's port.
-struct Responder {
-    name: String,
-    socket: OwnedFd,
 }
 
 struct Probes {
@@ -119,7 +106,8 @@ struct Probes {
     requests: Topic,
     /// Sorted by flow id.
     flows: Vec<Flow>,
-    responders: Vec<Responder>,
+    /// They reply.
+    responders: Receivers,
     batch: ReceiveBatch,
     payload: Vec<u8>,
     /// None: there are no local senders.
@@ -135,65 +123,56 @@ impl Probes {
             replies,
             requests,
             flows: Vec::new(),
-            responders: Vec::new(),
+            responders: Receivers::new(SOCKET),
             batch: ReceiveBatch::new(ProbeHeader::BYTES),
             payload: Vec::new(),
             file: None,
         };
-        let mut responders = HashMap::new();
         for mut local in ports::local_flows(world.placement, flows, 0x8000) {
             local.src_port = 0; // the header identifies the flow
             let workload = &world.plan.workloads[local.spec.workload];
             let settings: Settings = workload.settings().expect("`check` has parsed the settings");
-            let responder =
-                local.receives.then(|| probes.responder(world, &local.spec, &mut responders)).transpose()?;
+            let responder = local.receives.then(|| probes.responder(world, &local.spec)).transpose()?;
             let length = probes.payload.len().max(settings.packet_bytes as usize);
             probes.payload.resize(length, 0x71);
             if local.sends && probes.file.is_none() {
                 probes.file = Some(files::create(FILE)?);
             }
-            probes.flows.push(Flow::new(local, settings, responder));
+            probes.flows.push(Flow::new(Ends::new(local, responder), settings));
         }
         Ok(probes)
     }
 
-    /// Index of a flow's responder. Opens it for the first flow.
-    fn responder(
-        &mut self,
-        world: &World<'_>,
-        spec: &FlowSpec,
-        responders: &mut HashMap<(usize, u16, Family), u32>,
-    ) -> Result<u32> {
-        let workload = &world.plan.workloads[spec.workload];
-        let next = self.responders.len() as u32;
-        let number = *responders.entry((spec.dst, workload.port, workload.family)).or_insert(next);
-        if number == next {
-            let name = format!("node {}: UDP port {}", world.lab.namespaces.name(spec.dst), workload.port);
-            world.lab.namespaces.enter(spec.dst)?;
-            let address = SocketAddr::new(world.plan.address(spec.dst, workload.family), workload.port);
-            let socket = open_socket(address, workload).with_context(|| name.clone())?;
-            world.watch(&socket, self.requests.at(number), READABLE).with_context(|| name.clone())?;
-            self.responders.push(Responder { name, socket });
+    /// Index of a flow's responder. Watches it for the first flow.
+    fn responder(&mut self, world: &World<'_>, spec: &FlowSpec) -> Result<u32> {
+        let known = self.responders.list.len();
+        let index = self.responders.index(world, spec)?;
+        if let Some(Receiver { name, socket }) = self.responders.list.get(known) {
+            world.watch(socket, self.requests.at(index), READABLE).with_context(|| name.clone())?;
         }
-        Ok(number)
+        Ok(index)
     }
 
     /// Sends a flow's next probe. Opens its socket for the first one.
     fn send(&mut self, world: &mut World<'_>, token: Token) -> Result<()> {
         let flow = &mut self.flows[token.index as usize];
-        if flow.sender.is_none() {
-            world.lab.namespaces.enter(flow.local.spec.src)?;
-            match open_sender(world, &flow.local.spec, self.replies.at(token.index)) {
-                Ok((socket, port)) => (flow.sender, flow.local.src_port) = (Some(socket), port),
+        let ends = &mut flow.ends;
+        if ends.sender.is_none() {
+            let opened = open_sender(world, &ends.local, SOCKET)?.and_then(|(socket, source)| {
+                world.watch(&socket, self.replies.at(token.index), READABLE)?;
+                Ok((socket, source.port()))
+            });
+            match opened {
+                Ok((socket, port)) => (ends.sender, ends.local.src_port) = (Some(socket), port),
                 Err(error) => {
-                    flow.error = Some(error.to_string().into());
+                    ends.error = Some(error.to_string().into());
                     return Ok(());
                 }
             }
         }
-        let Some(sender) = &flow.sender else { return Ok(()) };
+        let Some(sender) = &flow.ends.sender else { return Ok(()) };
         let (number, sent_ns) = (flow.sent, now(world));
-        ProbeHeader { flow: flow.local.id, number, sent_ns, received_ns: 0, replied_ns: 0 }
+        ProbeHeader { flow: flow.ends.local.id, number, sent_ns, received_ns: 0, replied_ns: 0 }
             .write(&mut self.payload);
         // Without a route the probe counts as lost, as if the first switch had dropped it.
         let _ = socket::send(sender, &self.payload[..flow.settings.packet_bytes as usize]);
@@ -201,23 +180,24 @@ impl Probes {
         flow.sent += 1;
         match flow.next_ns() {
             Some(next_ns) => world.agenda.add(next_ns, token),
-            None => flow.done = true,
+            None => flow.ends.done = true,
         }
         Ok(())
     }
 
     /// Replies to the requests at a responder.
     fn reply(&mut self, world: &World<'_>, number: u32) -> Result<()> {
-        let Responder { name, socket } = &self.responders[number as usize];
+        let Receiver { name, socket } = &self.responders.list[number as usize];
         let (flows, payload) = (&mut self.flows, &mut self.payload);
         let each = |datagram: Datagram<'_>| {
             let Some(header) = ProbeHeader::read(datagram.bytes) else { return };
-            let Some(flow) = find(flows, header.flow).filter(|flow| flow.responder == Some(number)) else {
+            let Some(flow) = find(flows, header.flow).filter(|flow| flow.ends.receiver == Some(number))
+            else {
                 return;
             };
             let received_ns = world.timestamp_since_epoch(datagram.time_ns);
             flow.received += 1;
-            flow.last_arrival_ns = Some(received_ns);
+            flow.ends.last_arrival_ns = Some(received_ns);
             ProbeHeader { received_ns, replied_ns: now(world), ..header }.write(payload);
             let _ = socket::send_to(socket, &payload[..datagram.length.min(payload.len())], datagram.from);
         };
@@ -227,10 +207,10 @@ impl Probes {
     /// Records the replies at a flow's sender.
     fn receive_replies(&mut self, world: &World<'_>, index: u32) -> Result<()> {
         let flow = &mut self.flows[index as usize];
-        let (Some(sender), Some(file)) = (flow.sender.take(), &mut self.file) else { return Ok(()) };
+        let (Some(sender), Some(file)) = (flow.ends.sender.take(), &mut self.file) else { return Ok(()) };
         let mut written = Ok(());
         let drained = self.batch.drain(&sender, |datagram| {
-            let header = ProbeHeader::read(datagram.bytes).filter(|header| header.flow == flow.local.id);
+            let header = ProbeHeader::read(datagram.bytes).filter(|header| header.flow == flow.ends.local.id);
             let Some(header) = header else { return };
             let returned_ns = world.timestamp_since_epoch(datagram.time_ns);
             if let (Some(sent_ns), Ok(())) = (flow.on_reply(header.number, returned_ns), &written) {
@@ -238,11 +218,11 @@ impl Probes {
                 written = write(file, header.flow, header.number, times);
             }
         });
-        flow.sender = Some(sender);
+        flow.ends.sender = Some(sender);
         match drained {
             // An ICMP error of a router: the probe stays lost.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-            result => result.and(written).with_context(|| format!("flow {}: replies", flow.local.id)),
+            result => result.and(written).with_context(|| format!("flow {}: replies", flow.ends.local.id)),
         }
     }
 }
@@ -251,11 +231,7 @@ impl Transport for Probes {
     /// Schedules the first probe of each flow.
     fn schedule(&mut self, world: &mut World<'_>, base_ns: u64) {
         for (index, flow) in (0..).zip(&mut self.flows) {
-            flow.base_ns = base_ns;
-            flow.start_ns = world.since_epoch(base_ns + flow.local.spec.start_ns);
-            if flow.local.sends {
-                world.agenda.add(base_ns + flow.local.spec.start_ns, self.sends.at(index));
-            }
+            flow.ends.schedule(world, base_ns, self.sends, index);
         }
     }
 
@@ -273,7 +249,7 @@ impl Transport for Probes {
 
     fn received_bytes(&mut self, _world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
         let active = self.flows.iter().filter(|flow| flow.received > 0);
-        Ok(active.map(|flow| (flow.local.id, flow.received_bytes())).collect())
+        Ok(active.map(|flow| (flow.ends.local.id, flow.received_bytes())).collect())
     }
 
     /// Records pending replies, and the probes without a reply as lost.
@@ -284,7 +260,8 @@ impl Transport for Probes {
             }
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let lost = self.flows.iter().flat_map(|flow| flow.pending.iter().map(|probe| (flow.local.id, probe)));
+        let lost =
+            self.flows.iter().flat_map(|flow| flow.pending.iter().map(|probe| (flow.ends.local.id, probe)));
         for (flow, (number, sent_ns)) in lost {
             write(file, flow, *number, [*sent_ns, NO_TIME, NO_TIME, NO_TIME])
                 .with_context(|| format!("out/{FILE}"))?;
@@ -298,31 +275,14 @@ impl Transport for Probes {
 }
 
 impl Flow {
-    fn new(local: LocalFlow, settings: Settings, responder: Option<u32>) -> Self {
-        Self {
-            local,
-            settings,
-            responder,
-            sender: None,
-            base_ns: 0,
-            start_ns: 0,
-            sent: 0,
-            pending: VecDeque::new(),
-            rtt_ns: None,
-            min_rtt_ns: None,
-            received: 0,
-            last_arrival_ns: None,
-            done: false,
-            error: None,
-        }
+    fn new(ends: Ends, settings: Settings) -> Self {
+        let (pending, rtt_ns) = (VecDeque::new(), None);
+        Self { ends, settings, sent: 0, pending, rtt_ns, min_rtt_ns: None, received: 0 }
     }
 
     /// Deadline of the next probe; None after the last.
     fn next_ns(&self) -> Option<u64> {
-        let offset_ns = self.settings.interval_ns.checked_mul(self.sent.into())?;
-        let since_base = self.local.spec.start_ns.saturating_add(offset_ns);
-        let in_time = self.local.spec.stop_ns.is_none_or(|stop| since_base < stop);
-        in_time.then_some(self.base_ns.saturating_add(since_base))
+        self.ends.due_ns(self.settings.interval_ns.checked_mul(self.sent.into())?)
     }
 
     /// Records a reply and returns the probe's send time. None if the probe has a reply already.
@@ -340,18 +300,10 @@ impl Flow {
     }
 
     fn record<'a>(&'a self, world: &World<'a>) -> FlowRecord<'a> {
-        let status = match (&self.error, self.done) {
-            (Some(_), _) => Status::Failed,
-            (None, true) => Status::Complete,
-            (None, false) => Status::Running,
-        };
         let sent = u64::from(self.sent);
         FlowRecord {
-            end_ns: self.last_arrival_ns.filter(|_| self.done || !self.local.sends),
             received_bytes: self.received_bytes(),
             sent_bytes: sent * u64::from(self.settings.packet_bytes),
-            status,
-            error: self.error.as_deref().map(str::to_owned),
             counters: SenderCounters {
                 segments_sent: sent,
                 rtt_ns: self.rtt_ns,
@@ -359,14 +311,14 @@ impl Flow {
                 ..SenderCounters::default()
             },
             segments_received: Some(self.received),
-            ..FlowRecord::new(world.plan, &self.local, self.start_ns)
+            ..self.ends.record(world)
         }
     }
 }
 
 /// The flow with an id.
 fn find(flows: &mut [Flow], id: u32) -> Option<&mut Flow> {
-    let index = flows.binary_search_by_key(&id, |flow| flow.local.id).ok()?;
+    let index = flows.binary_search_by_key(&id, |flow| flow.ends.local.id).ok()?;
     Some(&mut flows[index])
 }
 
@@ -388,40 +340,22 @@ fn write(file: &mut impl Write, flow: u32, number: u32, times_ns: [i64; 4]) -> i
     file.write_all(&record)
 }
 
-/// Opens a socket with receive timestamps.
-fn open_socket(address: SocketAddr, workload: &Workload) -> io::Result<OwnedFd> {
-    let fd = socket::open(socket::domain(address.ip()), libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
-    socket::set(&fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-    set_dscp(&fd, workload)?;
-    socket::bind(&fd, address)?;
-    Ok(fd)
-}
-
-fn open_sender(world: &World<'_>, spec: &FlowSpec, token: Token) -> io::Result<(OwnedFd, u16)> {
-    let workload = &world.plan.workloads[spec.workload];
-    let [src, dst] = [spec.src, spec.dst].map(|node| world.plan.address(node, workload.family));
-    let fd = open_socket(SocketAddr::new(src, 0), workload)?;
-    socket::connect(&fd, SocketAddr::new(dst, workload.port))?;
-    world.watch(&fd, token, READABLE)?;
-    let port = socket::local_port(&fd)?;
-    Ok((fd, port))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::ports::LocalFlow;
     use proptest::prelude::*;
 
     fn flow(interval_ns: u64, stop_ns: Option<u64>) -> Flow {
         let spec = FlowSpec { workload: 0, src: 0, dst: 1, size_bytes: None, start_ns: 100, stop_ns };
         let local = LocalFlow { id: 7, spec, sends: true, receives: true, src_port: 0 };
-        Flow::new(local, Settings { interval_ns, packet_bytes: 64 }, Some(0))
+        Flow::new(Ends::new(local, Some(0)), Settings { interval_ns, packet_bytes: 64 })
     }
 
     #[test]
     fn spacing_is_exact_until_the_stop() {
         let mut flow = flow(1_000, Some(3_100));
-        flow.base_ns = 5;
+        flow.ends.base_ns = 5;
         let mut due = Vec::new();
         loop {
             flow.sent += 1;

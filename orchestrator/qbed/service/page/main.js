@@ -130,7 +130,7 @@ function claims(verdicts) {
   $('claims').replaceChildren();
   for (const verdict of verdicts) {
     const text = Object.entries(verdict.measured).map(([name, value]) => `${name} ${number(value)}`).join(', ');
-    item($('claims'), `${verdict.name}: ${verdict.verdict}${verdict.contradicted ? ', not as expected' : ''}`, verdict.contradicted ? 'bad' : '', `${verdict.paper} ${verdict.reason ?? text}`);
+    item($('claims'), `${verdict.name}: ${verdict.verdict}${verdict.contradicted ? ', not as expected' : ''}`, verdict.contradicted ? 'bad' : '', `${[verdict.paper, verdict.reason ?? text, ...(verdict.caveats ?? []).map(one => `Caution: ${one}.`)].join(" ")}`);
   }
 }
 

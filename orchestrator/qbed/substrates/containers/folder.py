@@ -15,6 +15,8 @@ from qbed.base.json_files import Row
 from qbed.substrates.command_line import guest_arguments
 from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.images import role
+from qbed.substrates.p4_images import write_images
+from qbed.substrates.toolchain import find_toolchain
 
 if TYPE_CHECKING:
     from qbed.plan.model import Link, Plan
@@ -98,6 +100,8 @@ def write_folder(
         (node_folder / PLACE).write_text(json.dumps(place) + "\n")
         if index in programmed and node.pipeline is not None:
             bmv2.write(node.pipeline, node_folder)
+        elif node.pipeline is not None:
+            write_images(find_toolchain(), plan, [index], node_folder)
     path = folder / file
     path.write_text(_dump(topology(plan, images, name)))
     return path

@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-import json
 import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from qbed.substrates import CellError
 from qbed.substrates.containers.folder import NODES, SOCKET
-from qbed.substrates.sessions import Message, connect
+from qbed.substrates.lines import LineReader, Message, encode
+from qbed.substrates.sessions import connect
 
 RETRY_S = 0.05
 LOOK_S = 1.0
@@ -28,7 +27,7 @@ class Node:
         self.state = "absent"
         self.error: str | None = None
         self._folder = folder
-        self._received = b""
+        self._reader = LineReader()
         self.connection: socket.socket | None = None
 
     def connect(self) -> bool:
@@ -44,22 +43,15 @@ class Node:
     def send(self, message: Message) -> None:
         assert self.connection is not None
         try:
-            self.connection.sendall(json.dumps(message).encode() + b"\n")
+            self.connection.sendall(encode(message))
         except OSError as error:
             raise CellError(f"node {self.name} has ended: {error.strerror}") from error
 
-    def hear(self) -> list[Message] | None:
-        """Its messages, its state brought up to date; None: it has gone."""
+    def receive(self) -> list[Message] | None:
+        """Read its messages and update its state; None if the connection is closed."""
         assert self.connection is not None
-        try:
-            data = self.connection.recv(1 << 16)
-        except OSError:
-            data = b""
-        if not data:
-            return None
-        *lines, self._received = (self._received + data).split(b"\n")
-        messages = [message for line in lines if isinstance(message := _parse(line), dict)]
-        for message in messages:
+        messages = self._reader.read(self.connection)
+        for message in messages or ():
             if message.get("event") == "hello":
                 self.state = str(message.get("state"))
                 self.error = message.get("error") or self.error
@@ -73,13 +65,6 @@ class Node:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
-
-
-def _parse(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
 
 
 class Nodes:
@@ -122,12 +107,12 @@ class Nodes:
         """Wait until every node is in one of these states; a node's trouble is a `CellError`."""
         while any(node.state not in states for node in self._nodes):
             for key, _ in self._selector.select(0.2):
-                self._hear(key.data, states)
+                self._receive(key.data, states)
             tick()
             self._check(until, [node for node in self._nodes if node.state not in states])
 
-    def _hear(self, node: Node, states: set[str]) -> None:
-        messages = node.hear()
+    def _receive(self, node: Node, states: set[str]) -> None:
+        messages = node.receive()
         if messages is None:
             self._selector.unregister(node.connection)  # type: ignore[arg-type]
             node.close()

@@ -29,9 +29,9 @@ from qbed.substrates.containers.labs import (
     take_down,
 )
 from qbed.substrates.containers.placement import Placement
+from qbed.substrates.lines import Message
 from qbed.substrates.sessions import (
     LineConnection,
-    Message,
     command,
     connect,
     input_message,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import itertools
-import json
 import os
 import select
 import shutil
@@ -26,6 +25,7 @@ from qbed.base.json_files import Row
 from qbed.plan.model import Plan
 from qbed.substrates import CellError
 from qbed.substrates.command_line import GATE_FD, guest_arguments
+from qbed.substrates.lines import LineReader, encode
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.confinement import ruleset
 from qbed.substrates.virtual.provision import TOOLS, has_programs, provide, readable_paths
@@ -83,7 +83,7 @@ class Guest:
     def __init__(self, process: subprocess.Popen[bytes], gate: socket.socket) -> None:
         self._process = process
         self._pidfd = os.pidfd_open(process.pid)
-        self._received = b""
+        self._reader = LineReader()
         self.gate = gate
 
     @property
@@ -94,16 +94,15 @@ class Guest:
         """The gate's next messages; an empty list at the timeout; None if the guest has ended."""
         ready, _, _ = select.select([self.gate.fileno(), self._pidfd], [], [], max(0.0, timeout_s))
         if self.gate.fileno() in ready:
-            data = self.gate.recv(1 << 16)
-            if data:
-                *lines, self._received = (self._received + data).split(b"\n")
-                return [message for line in lines if (message := _message(line)) is not None]
+            messages = self._reader.read(self.gate)
+            if messages is not None:
+                return messages
             select.select([self._pidfd], [], [], 5.0)
             return None
         return None if ready else []
 
     def send(self, message: Row) -> None:
-        self.gate.sendall(json.dumps(message).encode() + b"\n")
+        self.gate.sendall(encode(message))
 
     def end(self) -> int:
         """Kill the guest's process group and return the guest's exit status."""
@@ -115,14 +114,6 @@ class Guest:
             self._pidfd = -1
             self.gate.close()
         return self._process.returncode
-
-
-def _message(line: bytes) -> Row | None:
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return None
-    return message if isinstance(message, dict) else None
 
 
 @contextmanager

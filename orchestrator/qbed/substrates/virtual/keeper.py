@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import fcntl
-import json
 import os
 import pwd
 import selectors
@@ -26,12 +25,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any
 
 from qbed.base.errors import QbedError
 from qbed.base.processes import raise_on
 from qbed.plan.model import Plan
 from qbed.substrates import Limits
+from qbed.substrates.lines import LineReader, Message, encode
 from qbed.substrates.panics import panic
 from qbed.substrates.sessions import listen
 from qbed.substrates.toolchain import Toolchain, find_toolchain
@@ -45,7 +44,6 @@ SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000
 MOMENT_NS = 200_000
 """Virtual time in which a program reacts to a key. Computing costs no virtual time."""
 PACE_S = 0.02
-Message = dict[str, Any]
 
 
 class Pace(Enum):
@@ -63,11 +61,11 @@ class Client:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self._received = bytearray()
+        self._reader = LineReader()
 
     def send(self, message: Message) -> None:
         with suppress(OSError):
-            self.connection.sendall(json.dumps(message).encode() + b"\n")
+            self.connection.sendall(encode(message))
 
     def peer_name(self) -> str:
         """The user and the process of the peer."""
@@ -81,20 +79,7 @@ class Client:
 
     def receive(self) -> list[Message] | None:
         """The messages received; None if the connection is closed."""
-        try:
-            data = self.connection.recv(1 << 16)
-        except OSError:
-            return None
-        if not data:
-            return None
-        self._received += data
-        if b"\n" not in data:
-            return []
-        *lines, self._received = self._received.split(b"\n")
-        try:
-            return [json.loads(line) for line in lines]
-        except ValueError:
-            return None
+        return self._reader.read(self.connection, strict=True)
 
 
 @dataclass
@@ -148,6 +133,7 @@ class Keeper:
         self._running: dict[int, Running] = {}
         self._advances: deque[tuple[Client, int]] = deque()
         self._step: tuple[int, int] | None = None  # its number, and when it began
+        self._exits: list[tuple[Client, Message]] = []  # of commands that ended in this step
         self._next_id = 1
         self._time_ns = 0  # since the lab's epoch
         self._paced = False  # the next step waits for real time
@@ -178,6 +164,7 @@ class Keeper:
 
     def _fail_waiting(self, text: str) -> None:
         """Send an error to each client that waits for a command or for time to pass."""
+        self._report_exits()
         clients = [command.client for command in self._running.values() if command.client is not None]
         for client in [*clients, *(client for client, _ in self._advances)]:
             client.send({"event": "error", "error": text})
@@ -373,6 +360,8 @@ class Keeper:
             if command.background and "data" in message:
                 with self._output(number).open("ab") as log:
                     log.write(base64.b64decode(message["data"]))
+            elif command.client is not None and event == "exit" and self._step is not None:
+                self._exits.append((command.client, message))
             elif command.client is not None:
                 command.client.send(message)
         elif event == "error":
@@ -382,6 +371,7 @@ class Keeper:
         assert self._step is not None
         passed_ns = self._time_ns - self._step[1]
         self._step = None
+        self._report_exits()
         if not self._advances:
             return
         client, left = self._advances.popleft()
@@ -389,6 +379,12 @@ class Keeper:
             self._advances.appendleft((client, left - passed_ns))
         else:
             client.send({"event": "exit", "code": 0, "time_ns": self._time_ns})
+
+    def _report_exits(self) -> None:
+        """Report the commands that ended in the last step. The agent writes all samples before it ends a step."""
+        for client, message in self._exits:
+            client.send(message)
+        self._exits.clear()
 
     def _on_error(self, message: Message) -> None:
         """Handle an error without an id (an unknown node): it belongs to the newest command."""

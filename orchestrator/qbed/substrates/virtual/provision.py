@@ -21,6 +21,7 @@ from qbed.plan.model import Node, Plan
 from qbed.plan.queue import Queue, TcQdisc
 from qbed.plan.workload import Launch
 from qbed.substrates import CellError, MissingPart
+from qbed.substrates.p4_images import COMPILER, write_images
 from qbed.substrates.rebuild import BUILT_ON_DEMAND, build_program
 from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain
 from qbed.substrates.virtual.confinement import SYSTEM, landlock_version, public_settings
@@ -99,6 +100,7 @@ def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]
     hidden = (path for path in seen if any(scratch in path.parents for scratch in HIDDEN))
     for number, path in enumerate(hidden):
         (tools / SEEN / str(number)).symlink_to(path)
+    write_images(toolchain, plan, range(len(plan.nodes)), folder)
     return tools
 
 
@@ -119,6 +121,8 @@ def _module(toolchain: Toolchain, name: str) -> Path:
 def loaded(toolchain: Toolchain, plan: Plan) -> list[str]:
     """The toolchain's files that a guest with this plan loads."""
     names = ["linux", "qbed-agent", *(f"modules/{name}.ko" for name in (*MODULES, *plan.modules))]
+    if plan.p4:
+        names.append(COMPILER)
     if _has_user_programs(plan):
         names += toolchain.names_in("programs")
     path = f"{TOOLBOXES}/{FRR}/"
@@ -135,6 +139,8 @@ def missing_parts(toolchain: Toolchain, plan: Plan) -> Iterator[MissingPart]:
     for name in (*MODULES, *plan.modules):
         if not _module(toolchain, name).exists():
             yield MissingPart("module", name, f"the kernel module {name} is not built; {REPAIR}")
+    if plan.p4 and not (toolchain.folder / COMPILER).exists():
+        yield MissingPart("program", COMPILER, f"the compiler of P4 programs is not built; {REPAIR}")
     for node in plan.nodes:
         path = node.environment.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         here = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))

@@ -25,9 +25,9 @@ from qbed.base.json_files import read_json
 from qbed.plan.model import Plan
 from qbed.substrates import Job, Limits, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
 from qbed.substrates.command_line import VIRTUAL_EPOCH_NS
+from qbed.substrates.lines import Message
 from qbed.substrates.sessions import (
     LineConnection,
-    Message,
     command,
     connect,
     input_message,
