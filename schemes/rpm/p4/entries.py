@@ -37,7 +37,7 @@ def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry
 
 
 def _law(values: Values) -> dict[str, int]:
-    """The parameters of a law that decides at enqueue. RED's slope is the probability for each packet on average."""
+    """The parameters of a law that decides at enqueue; RED's slope is a probability for each packet of the average."""
     if values["decides"] == "red":
         least, most = values["min"], values["max"]
         slope = round(values["probability"] * ONE) // (most - least) if most > least else 0
