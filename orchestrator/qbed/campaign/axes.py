@@ -158,8 +158,8 @@ class _Losing:
 
     def lost(self, path: FieldPath, value: object) -> FieldPath | None:
         if self._field is not None:
-            mine = parse_path(self._field)
-            return mine if within(path, mine) and path != mine else None
+            field_path = parse_path(self._field)
+            return field_path if within(path, field_path) and path != field_path else None
         above = [path[:length] for length in range(len(path))]
         for given, leaf in zip(self._fields, self._leaves, strict=True):
             if any(part in given for part in above):

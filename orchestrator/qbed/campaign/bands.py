@@ -19,7 +19,7 @@ METRICS = {
     "timeouts": "SELECT cell, timeouts FROM cells",
 }
 """By name: a number for each cell. Of queues: that of the switch port where it is largest."""
-_BAND = re.compile(r"(?:(?P<share>\d+(?:\.\d+)?)\s*%)?(?:\s*or\s*)?(?P<most>\d+(?:\.\d+)?)?")
+_BAND = re.compile(r"(?:(?P<share>\d+(?:\.\d+)?)\s*%)?(?:\s*or\s*)?(?P<absolute>\d+(?:\.\d+)?)?")
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,21 @@ class Band:
     """A tolerance: a share of the virtual value, or a difference in the metric's unit, whichever is wider."""
 
     share: float = 0.0
-    most: float = 0.0
+    absolute: float = 0.0
 
     def holds(self, virtual: float, other: float) -> bool:
-        return abs(other - virtual) <= max(self.share * abs(virtual), self.most)
+        return abs(other - virtual) <= max(self.share * abs(virtual), self.absolute)
 
     def __str__(self) -> str:
         parts = [f"{100 * self.share:.4g} %"] if self.share else []
-        return " or ".join([*parts, *([f"{self.most:.6g}"] if self.most or not parts else [])])
+        return " or ".join([*parts, *([f"{self.absolute:.6g}"] if self.absolute or not parts else [])])
 
 
 def parse_band(value: object) -> Band:
     """`10 %`, `3`, or `10 % or 3`. ValueError for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return Band(most=float(value))
+        return Band(absolute=float(value))
     found = _BAND.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None or not (found["share"] or found["most"]):
+    if found is None or not (found["share"] or found["absolute"]):
         raise ValueError(f"expected a tolerated difference such as `10 %`, `3` or `10 % or 3`, got `{value}`")
-    return Band(float(found["share"] or 0) / 100, float(found["most"] or 0))
+    return Band(float(found["share"] or 0) / 100, float(found["absolute"] or 0))

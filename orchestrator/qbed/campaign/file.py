@@ -205,9 +205,9 @@ def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:
     given += [one.set for entry in axes.values() for one in alternatives(entry)]
     counted = {"axes": (len(axes), MAX_AXES), "values of axes": (values, MAX_VALUES)}
     counted["fields that are set"] = (sum(map(count_fields, given)), MAX_FIELDS)
-    for what, (found, most) in counted.items():
-        if found > most:
-            yield source.message(("axes",), f"{found} {what}; expected at most {most} in a campaign", at_key=True)
+    for what, (found, limit) in counted.items():
+        if found > limit:
+            yield source.message(("axes",), f"{found} {what}; expected at most {limit} in a campaign", at_key=True)
 
 
 def _wrong(campaign: Campaign, source: Source) -> Iterator[str]:

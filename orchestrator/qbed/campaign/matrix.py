@@ -201,7 +201,7 @@ def build_matrix(
     campaign_seeds = campaign.axes.get("seed", [1])
     until = None if given else chosen.seeds or (None if "seed" in other else campaign.seeds)
     if until is not None:
-        given = [*range(1, until.most + 1)]
+        given = [*range(1, until.max_seeds + 1)]
     numbers: Sequence[object] = (
         given or other.get("seed") or (campaign_seeds if isinstance(campaign_seeds, list) else campaign_seeds.values)
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`seeds: until 5 % of goodput_bps, at most 40`: as many seeds as a mean needs to be known that well.
+"""`seeds: until 5 % of goodput_bps, at most 40`: as many seeds as the precision of a mean requires.
 
-For each combination of the other axes alone: seeds 1 to `LEAST` first, then more, until half the width of the metric's
-95 % confidence interval (Student's t) is no more than that share of its mean. How many more follows from the seeds so
-far alone, so that a run that goes on, or has other cores, has the same cells. On the wall clock a seed more is a
-repetition more.
+The number is found separately for each combination of the other axes. Seeds 1 to `MIN_SEEDS` come first. Others follow
+until half the width of the 95 % confidence interval (Student's t) is at most that share of the mean. Their number
+depends on the earlier seeds only, so a continued run, or one with more cores, has the same cells. On the wall clock, a
+seed is a repetition.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from qbed.base.errors import nearest
 from qbed.campaign.bands import METRICS
 
-LEAST, USUAL_MOST, MOST = 5, 50, 10_000
+MIN_SEEDS, DEFAULT_MAX_SEEDS, MAX_SEEDS = 5, 50, 10_000
 STUDENT_95 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
     *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
 """The 97.5 % quantiles of Student's t distribution for 1 to 30 degrees of freedom."""
-_UNTIL = re.compile(r"until\s+(?P<percent>\d+(?:\.\d+)?)\s*%\s+of\s+(?P<of>\w+)(?:\s*,\s*at\s+most\s+(?P<most>\d+))?")
+_UNTIL = re.compile(
+    r"until\s+(?P<percent>\d+(?:\.\d+)?)\s*%\s+of\s+(?P<of>\w+)(?:\s*,\s*at\s+most\s+(?P<max_seeds>\d+))?"
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Until:
 
     share: float
     of: str
-    most: int = USUAL_MOST
+    max_seeds: int = DEFAULT_MAX_SEEDS
 
     def seeds(self, values: Sequence[float]) -> int:
         """How many seeds are wanted, after those that gave these values: as many as there are if that is enough.
@@ -41,21 +43,21 @@ class Until:
         At most twice as many, as an estimate from a few is a rough one.
         """
         count = len(values)
-        if count < LEAST:
-            return LEAST
+        if count < MIN_SEEDS:
+            return MIN_SEEDS
         if self.met(values):
             return count
         known = abs(statistics.fmean(values))
         spread = _quantile(count) * statistics.stdev(values)
-        needed = math.ceil((spread / (self.share * known)) ** 2) if known > 0 and self.share > 0 else self.most
-        return min(max(needed, count + 1), 2 * count, self.most)
+        needed = math.ceil((spread / (self.share * known)) ** 2) if known > 0 and self.share > 0 else self.max_seeds
+        return min(max(needed, count + 1), 2 * count, self.max_seeds)
 
     def met(self, values: Sequence[float]) -> bool:
         """Whether the mean is known well enough."""
-        return len(values) >= LEAST and half_width(values) <= self.share
+        return len(values) >= MIN_SEEDS and half_width(values) <= self.share
 
     def __str__(self) -> str:
-        return f"until {100 * self.share:.4g} % of {self.of}, at most {self.most}"
+        return f"until {100 * self.share:.4g} % of {self.of}, at most {self.max_seeds}"
 
 
 def half_width(values: Sequence[float]) -> float:
@@ -78,10 +80,10 @@ def parse_until(value: object) -> Until:
     """ValueError if that says no such thing."""
     found = _UNTIL.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None:
-        raise ValueError(f"expected such as `until 5 % of goodput_bps, at most {USUAL_MOST}`, got `{value}`")
+        raise ValueError(f"expected such as `until 5 % of goodput_bps, at most {DEFAULT_MAX_SEEDS}`, got `{value}`")
     if found["of"] not in METRICS:
         raise ValueError(f"no metric is called `{found['of']}`{nearest(found['of'], METRICS)}")
-    share, most = float(found["percent"]) / 100, int(found["most"] or USUAL_MOST)
-    if not 0 < share < 1 or not LEAST <= most <= MOST:
-        raise ValueError(f"expected more than 0 % and less than 100 %, and at most {LEAST} to {MOST} seeds")
-    return Until(share, found["of"], most)
+    share, max_seeds = float(found["percent"]) / 100, int(found["max_seeds"] or DEFAULT_MAX_SEEDS)
+    if not 0 < share < 1 or not MIN_SEEDS <= max_seeds <= MAX_SEEDS:
+        raise ValueError(f"expected more than 0 % and less than 100 %, and at most {MIN_SEEDS} to {MAX_SEEDS} seeds")
+    return Until(share, found["of"], max_seeds)

@@ -133,8 +133,8 @@ class Difference:
         one, other = map(self._settings, range(2), numbers)
         names = [*one, *(name for name in other if name not in one)]
         found = [Input(name, one.get(name, NOT_SET), other.get(name, NOT_SET)) for name in names]
-        mine, yours = map(_made_of, self._identities)
-        found += [Input(name, mine.get(name, "none"), yours.get(name, "none")) for name in (mine | yours)]
+        first, second = map(_made_of, self._identities)
+        found += [Input(name, first.get(name, "none"), second.get(name, "none")) for name in (first | second)]
         return [one for one in found if one.one != one.other]
 
     def _settings(self, run: int, number: int) -> Row:

@@ -112,14 +112,14 @@ def first_sample(name: str, tables: tuple[CellTable, CellTable]) -> Pair | None:
     if rows is None:
         return None
     counts = [Counter(tuple(map(_frozen, row)) for row in some) for some in rows]
-    left = [_missing(names, mine, yours) for mine, yours in (counts, counts[::-1])]
-    one, other = (_pick(mine, yours, SAMPLES[name]) for mine, yours in (left, left[::-1]))
+    left = [_missing(names, first, second) for first, second in (counts, counts[::-1])]
+    one, other = (_pick(first, second, SAMPLES[name]) for first, second in (left, left[::-1]))
     return Pair(min(row["time_ns"] for row in (one, other) if row is not None), one, other)
 
 
-def _missing(names: list[str], mine: Counter[SqlRow], yours: Counter[SqlRow]) -> list[Row]:
+def _missing(names: list[str], first: Counter[SqlRow], second: Counter[SqlRow]) -> list[Row]:
     """The rows that only one of two cells has, in their order."""
-    return [dict(zip(names, row, strict=True)) for row in (mine - yours).elements()]
+    return [dict(zip(names, row, strict=True)) for row in (first - second).elements()]
 
 
 def _first_slice(tables: tuple[CellTable, CellTable], names: list[str]) -> list[list[SqlRow]] | None:
@@ -138,14 +138,14 @@ def _first_slice(tables: tuple[CellTable, CellTable], names: list[str]) -> list[
     return [list(table.rows(names, rest)) for table in tables]
 
 
-def _pick(mine: list[Row], yours: list[Row], key: tuple[str, ...]) -> Row | None:
+def _pick(first: list[Row], second: list[Row], key: tuple[str, ...]) -> Row | None:
     """The first of my rows, or that which belongs to your first row if yours is the earlier."""
-    if not mine or not yours or mine[0]["time_ns"] < yours[0]["time_ns"]:
-        return mine[0] if mine else None
-    wanted = [yours[0].get(name) for name in key]
-    paired = (row for row in mine if [row.get(name) for name in key] == wanted)
-    if mine[0]["time_ns"] == yours[0]["time_ns"]:
-        return next(paired, mine[0])
+    if not first or not second or first[0]["time_ns"] < second[0]["time_ns"]:
+        return first[0] if first else None
+    wanted = [second[0].get(name) for name in key]
+    paired = (row for row in first if [row.get(name) for name in key] == wanted)
+    if first[0]["time_ns"] == second[0]["time_ns"]:
+        return next(paired, first[0])
     return next(paired, None)
 
 
@@ -204,9 +204,9 @@ def _pairs(tables: tuple[CellTable, CellTable], key: tuple[str, ...]) -> Iterato
     order = f"ORDER BY {', '.join(f'{quoted(name)} NULLS FIRST' for name in key)}"
     one, other = (table.rows(names, order) for table in tables)
     places = [names.index(name) for name in key]
-    for mine, yours in _merged(one, other, lambda row: tuple((row[at] is not None, row[at]) for at in places)):
-        if mine != yours:
-            yield _named(names, mine), _named(names, yours)
+    for first, second in _merged(one, other, lambda row: tuple((row[at] is not None, row[at]) for at in places)):
+        if first != second:
+            yield _named(names, first), _named(names, second)
 
 
 def _merged(
@@ -214,17 +214,17 @@ def _merged(
 ) -> Iterator[tuple[SqlRow | None, SqlRow | None]]:
     """Two sorted sequences, row beside row of the same key."""
     ones, others = iter(one), iter(other)
-    mine, yours = next(ones, None), next(others, None)
-    while mine is not None or yours is not None:
-        if yours is None or (mine is not None and key(mine) < key(yours)):
-            yield mine, None
-            mine = next(ones, None)
-        elif mine is None or key(yours) < key(mine):
-            yield None, yours
-            yours = next(others, None)
+    first, second = next(ones, None), next(others, None)
+    while first is not None or second is not None:
+        if second is None or (first is not None and key(first) < key(second)):
+            yield first, None
+            first = next(ones, None)
+        elif first is None or key(second) < key(first):
+            yield None, second
+            second = next(others, None)
         else:
-            yield mine, yours
-            mine, yours = next(ones, None), next(others, None)
+            yield first, second
+            first, second = next(ones, None), next(others, None)
 
 
 def _named(names: list[str], row: SqlRow | None) -> Row | None:

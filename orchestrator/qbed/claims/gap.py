@@ -90,20 +90,20 @@ def compare(virtual: Path, other: Path, bands: Mapping[str, Band]) -> Gap:
     """Compare two run folders of one campaign, cell by cell of equal settings."""
     reference, substrate = ran_on(virtual), ran_on(other)
     axes = [axis["name"] for axis in RunFolder(virtual).identity()["matrix"]["axes"] if axis["name"] != "seed"]
-    here, there = connect(virtual), connect(other)
+    virtual_data, other_data = connect(virtual), connect(other)
     try:
-        evidence = _evidence(there)
-        settings = _settings(here, axes)
+        evidence = _evidence(other_data)
+        settings = _settings(virtual_data, axes)
         rows = [
-            _row(setting, cells, name, _values(here, sql), _values(there, sql), bands.get(name), evidence)
+            _row(setting, cells, name, _values(virtual_data, sql), _values(other_data, sql), bands.get(name), evidence)
             for setting, cells in settings.items()
             for name, sql in METRICS.items()
         ]
     finally:
-        here.close()
-        there.close()
-    kept = [row for row in rows if row.band or row.virtual or row.other]
-    return Gap(str(virtual), str(other), reference.name, substrate.name, substrate.dilation, kept)
+        virtual_data.close()
+        other_data.close()
+    compared = [row for row in rows if row.band or row.virtual or row.other]
+    return Gap(str(virtual), str(other), reference.name, substrate.name, substrate.dilation, compared)
 
 
 def _settings(connection: Connection, axes: list[str]) -> dict[str, list[int]]:
@@ -132,17 +132,17 @@ def _row(
     setting: str,
     cells: list[int],
     metric: str,
-    here: dict[int, float],
-    there: dict[int, float],
+    virtual_data: dict[int, float],
+    other_data: dict[int, float],
     band: Band | None,
     evidence: dict[int, json_files.Row],
 ) -> Row:
-    mine = [here[cell] for cell in cells if cell in here]
-    theirs = [there[cell] for cell in cells if cell in there]
-    virtual, other = _mean(mine), _mean(theirs)
+    virtual_sample = [virtual_data[cell] for cell in cells if cell in virtual_data]
+    other_sample = [other_data[cell] for cell in cells if cell in other_data]
+    virtual, other = _mean(virtual_sample), _mean(other_sample)
     both = virtual is not None and other is not None
     within = None if band is None else both and band.holds(virtual or 0.0, other or 0.0)
-    spread = max(mine) - min(mine) if mine else 0.0
+    spread = max(virtual_sample) - min(virtual_sample) if virtual_sample else 0.0
     cause = _cause(virtual, other, spread, [evidence[cell] for cell in cells if cell in evidence])
     return Row(setting, metric, virtual, other, len(cells), spread, None if band is None else str(band), within, cause)
 

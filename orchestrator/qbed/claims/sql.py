@@ -97,12 +97,12 @@ def foreseen() -> Iterator[None]:
 
 
 def first_rows(
-    connection: Connection, sql: str, most: int, parameters: list[object] | None = None
+    connection: Connection, sql: str, limit: int, parameters: list[object] | None = None
 ) -> tuple[list[str], list[SqlRow]]:
     """The names of a SELECT's columns and its first rows; `duckdb.Error` if it is invalid or takes too long."""
     with foreseen(), _limit(connection):
         result = connection.execute(checked(sql), parameters or [])
-        return [column[0] for column in result.description or ()], result.fetchmany(most)
+        return [column[0] for column in result.description or ()], result.fetchmany(limit)
 
 
 def arrow(connection: Connection, sql: str) -> pa.Table:

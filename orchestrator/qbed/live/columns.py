@@ -22,7 +22,7 @@ SAMPLED = ("time_ns", "interval_ns", "byte_ns", "min_bytes", "max_bytes", *_SUMS
 """The fields that `binned` needs beside the queue, as numpy arrays."""
 STEADY = ("steady", "steady_bytes")
 """Further fields of records that represent the intervals after them: their number, and the queue's length in them."""
-_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_MIN, _MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 Columns = dict[str, list[Any]]
 Array = npt.NDArray[Any]
@@ -119,9 +119,9 @@ def _folded(rows: Mapping[str, Array], sums: Mapping[str, Array]) -> Columns:
         "queue": (keys // wide).tolist(),
         "bin": (keys % wide + first).tolist(),
         "ns": ns.astype(np.int64).tolist(),
-        "min": extreme(np.minimum, rows["min_bytes"], _MOST).tolist(),
+        "min": extreme(np.minimum, rows["min_bytes"], _MAX).tolist(),
         "mean": (total(rows["byte_ns"]) / ns).round(1).tolist(),
-        "max": extreme(np.maximum, rows["max_bytes"], _LEAST).tolist(),
+        "max": extreme(np.maximum, rows["max_bytes"], _MIN).tolist(),
         **{name: whole(values) for name, values in sums.items()},
     }
 

@@ -323,8 +323,8 @@ class ExporterProcess:
     def __init__(self, run: Path, address: Address, cells_on: Collection[int]) -> None:
         context = multiprocessing.get_context("spawn")
         self._where = address.where
-        self._pipe, theirs = context.Pipe()
-        arguments = (theirs, run, address, os.getpid(), cells_on)
+        self._pipe, child_end = context.Pipe()
+        arguments = (child_end, run, address, os.getpid(), cells_on)
         self._process = context.Process(target=_serve, args=arguments, name="qbed-exporter")
         resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -332,7 +332,7 @@ class ExporterProcess:
             self._process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        theirs.close()
+        child_end.close()
 
     def send(self, command: str) -> None:
         with suppress(OSError):

@@ -52,11 +52,11 @@ def find(what: str) -> Running:
         return Running(lab.folder, lab.samples, lab.is_up)
     cells = Path(what) / "cells"
     works = sorted(cells.glob("*.tmp/work"), key=lambda path: path.stat().st_mtime) if cells.is_dir() else []
-    kept = sorted(cells.glob("[0-9]*/work")) if cells.is_dir() and not works else []
-    if kept:
-        check_cell(kept[-1].parent)
-    if works or kept:
-        folder = (works or kept)[-1]
+    kept_cells = sorted(cells.glob("[0-9]*/work")) if cells.is_dir() and not works else []
+    if kept_cells:
+        check_cell(kept_cells[-1].parent)
+    if works or kept_cells:
+        folder = (works or kept_cells)[-1]
         return Running(
             folder,
             lambda plan: substrate(ran_on(Path(what)).name).samples(folder, plan),

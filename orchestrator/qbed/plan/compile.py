@@ -446,14 +446,14 @@ def at_most(links: list[p.Link], changes: list[p.Change]) -> list[p.Link]:
     of_ends = [change.link for change in changes if change.link is not None]
     if not of_ends and not any(end.jitter_ns for link in links for end in (link.a, link.b)):
         return links
-    most = [[link.a.model_copy(), link.b.model_copy()] for link in links]
+    extremes = [[link.a.model_copy(), link.b.model_copy()] for link in links]
     for change in of_ends:
-        end = most[change.link]["ab".index(change.end)]
+        end = extremes[change.link]["ab".index(change.end)]
         end.rate_bps = max(end.rate_bps, change.rate_bps or 0)
         end.delay_ns = max(end.delay_ns, change.delay_ns or 0)
-    for end in (end for ends in most for end in ends):
+    for end in (end for ends in extremes for end in ends):
         end.delay_ns += end.jitter_ns
-    return [link.model_copy(update={"a": a, "b": b}) for link, (a, b) in zip(links, most, strict=True)]
+    return [link.model_copy(update={"a": a, "b": b}) for link, (a, b) in zip(links, extremes, strict=True)]
 
 
 def _qdisc(spec: QueueSpec) -> q.Qdisc:

@@ -208,11 +208,11 @@ class Artist:
         places = AxisPositions((row[1] for row in rows), self.known(x))
         places.prepare(figure)
         for label in in_order((row[0] for row in rows), self.known(series)):
-            mine = sorted((row[1:] for row in rows if row[0] == label), key=lambda row: places.order(row[0]))
+            series_rows = sorted((row[1:] for row in rows if row[0] == label), key=lambda row: places.order(row[0]))
             for place, dash in ((1, "solid"), (2, "dash"), (0, "dot")):
                 figure.add_scatter(
-                    x=[places(point[0]) for point in mine],
-                    y=[point[1][place] for point in mine],
+                    x=[places(point[0]) for point in series_rows],
+                    y=[point[1][place] for point in series_rows],
                     name=str(label),
                     legendgroup=str(label),
                     showlegend=place == 1,
@@ -247,8 +247,10 @@ class Artist:
         places = AxisPositions((row[1] if x else row[0] for row in rows), self.known(x or series))
         places.prepare(figure, side_by_side=not x)
         for label in labels:
-            mine = sorted((row for row in rows if row[0] == label), key=lambda row: places.order(row[1]) if x else 0)
-            _, where, means, lows, highs = zip(*mine, strict=True)
+            series_rows = sorted(
+                (row for row in rows if row[0] == label), key=lambda row: places.order(row[1]) if x else 0
+            )
+            _, where, means, lows, highs = zip(*series_rows, strict=True)
             colour, spread = self.colours[label], user_figures.whiskers(means, lows, highs)
             if x:
                 figure.add_scatter(

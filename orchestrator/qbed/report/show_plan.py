@@ -116,12 +116,12 @@ def _controller(controller: Controller | None) -> str:
     """A host's controller and its input, then its parameters."""
     if controller is None:
         return ""
-    asked: str = controller.signal
-    if asked != "rtt":
+    signal: str = controller.signal
+    if signal != "rtt":
         forward = ", forward" if controller.forward else ""
-        asked += f" of {controller.unit} in {controller.bits} bits{forward}"
+        signal += f" of {controller.unit} in {controller.bits} bits{forward}"
     shown = controllers()[controller.name].describe(bytes.fromhex(controller.parameters))
-    return "; ".join([f"{controller.name} by {asked}", ", ".join(f"{name} {value}" for name, value in shown.items())])
+    return "; ".join([f"{controller.name} by {signal}", ", ".join(f"{name} {value}" for name, value in shown.items())])
 
 
 def _link(plan: Plan, link: Link) -> Row:

@@ -72,9 +72,9 @@ def _lines(
 ) -> None:
     kinds: list[str] = []
     for label in labels:
-        mine = [row for row in rows if row.series == label]
-        if any(isinstance(row.x, str) for row in mine):  # SQL has sorted the texts, if anything
-            mine.sort(key=lambda row: places.order(row.x) if row.x is not None else -1)
+        series_rows = [row for row in rows if row.series == label]
+        if any(isinstance(row.x, str) for row in series_rows):  # SQL has sorted the texts, if anything
+            series_rows.sort(key=lambda row: places.order(row.x) if row.x is not None else -1)
         # A series `droptail, ns-3` has the colour of `droptail`, and a dash of its own.
         name = "" if label is None else str(label)
         first, _, rest = name.partition(", ")
@@ -83,7 +83,7 @@ def _lines(
         if rest not in kinds:
             kinds.append(rest)
         dash = DASHES[kinds.index(rest) % len(DASHES)]
-        _trace(spec, figure, mine, places, (name, first, dash, colours))
+        _trace(spec, figure, series_rows, places, (name, first, dash, colours))
 
 
 def _trace(
@@ -159,12 +159,12 @@ def shares(
 ) -> go.Figure:
     """Cumulated weights over values, a step at each. `rows`: series, value, weight."""
     for label in in_order((row[0] for row in rows), known):
-        mine = sorted((row[1:] for row in rows if row[0] == label), key=lambda row: row[0])
-        total = sum(weight for _, weight in mine)
+        series_rows = sorted((row[1:] for row in rows if row[0] == label), key=lambda row: row[0])
+        total = sum(weight for _, weight in series_rows)
         if not total:
             continue
-        sums = accumulate(weight for _, weight in mine)
-        at = {value: part / total for (value, _), part in zip(mine, sums, strict=True)}
+        sums = accumulate(weight for _, weight in series_rows)
+        at = {value: part / total for (value, _), part in zip(series_rows, sums, strict=True)}
         figure.add_scatter(
             x=[min(at), *at],
             y=[0, *at.values()],

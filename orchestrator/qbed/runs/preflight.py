@@ -212,8 +212,8 @@ def _wrong_sql(
                     place = "sql" if claim.sql is not None else "measure"
                     yield source.message(("claims", number, place), text)
         if profile is not None and not errors:
-            asked = [claim for claim in campaign.claims if campaign.asks(claim, profile)]
-            known = [f"{claim.name}.{name}" for claim in asked for name in _columns(connection, claim.query)]
+            judged = [claim for claim in campaign.claims if campaign.asks(claim, profile)]
+            known = [f"{claim.name}.{name}" for claim in judged for name in _columns(connection, claim.query)]
             for pattern in campaign.profiles[profile].within:
                 if not any(fnmatchcase(name, pattern) for name in known):
                     text = "fits no number of a claim of this profile; expected CLAIM.NUMBER, with `*` for any part"

@@ -183,8 +183,8 @@ class RunFolder:
         """Commit a finished cell with its tables in the folder of `begin`. `keep`: keep the guest's files."""
         folder = self.folder(cell, ".tmp")
         if not keep:
-            for kept in RAW_FILES:
-                for file in (folder / "work" / "out").glob(kept):
+            for pattern in RAW_FILES:
+                for file in (folder / "work" / "out").glob(pattern):
                     file.rename(folder / file.name)
             shutil.rmtree(folder / "work")
         (folder / CELL_ROW).write_bytes(cell_record(folder, row))

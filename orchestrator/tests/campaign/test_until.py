@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from qbed.campaign.file import CampaignError, load_campaign
 from qbed.campaign.matrix import build_matrix
-from qbed.campaign.until import LEAST, Until, half_width, parse_until
+from qbed.campaign.until import MIN_SEEDS, Until, half_width, parse_until
 from qbed.runs.executor import OutcomeLog
 from qbed.runs.experiment import RunOptions, prepare, run_campaign
 from qbed.runs.worker import Task, Worker
@@ -63,8 +63,8 @@ def test_seeds_run_until_the_mean_is_known(bench: Bench) -> None:
             WHERE tcp = '{tcp}' GROUP BY seed ORDER BY seed""",
         )
         values = [float(str(row[0])) for row in rows]
-        assert isinstance(count, int) and LEAST < count == last == len(values) < 20
-        assert half_width(values) <= 0.12 < half_width(values[:LEAST])
+        assert isinstance(count, int) and MIN_SEEDS < count == last == len(values) < 20
+        assert half_width(values) <= 0.12 < half_width(values[:MIN_SEEDS])
     ran = sum(int(str(row[1])) for row in counts)
     assert f"{ran} of {ran} cells complete" in text
     assert bench.run("verify", "a")[0] == 0
@@ -133,8 +133,8 @@ def test_errors_name_the_field(tmp_path: Path, wrong: str, message: str) -> None
 def test_how_many_more_is_bounded(values: list[float], share: float) -> None:
     until = Until(share, "goodput_bps", 50)
     wanted = until.seeds(values[:50])
-    assert LEAST <= wanted <= 50 and wanted <= max(2 * len(values), LEAST)
-    if len(values) >= LEAST:
+    assert MIN_SEEDS <= wanted <= 50 and wanted <= max(2 * len(values), MIN_SEEDS)
+    if len(values) >= MIN_SEEDS:
         assert wanted >= min(len(values), 50)
         assert (wanted == len(values[:50])) == (until.met(values[:50]) or len(values) >= 50)
     if len(values) > 1 and statistics.fmean(values) > 0:
@@ -163,7 +163,7 @@ def test_cells_on_the_wall_clock_run_until_the_mean_is_known(
     done = run_campaign(prepare(lab, wishes), Here(), Screen(), images=False)
     values = [float(one) for (one,) in duckdb.sql(
         f"SELECT avg(fct_ns) FROM '{tmp_path}/run/flows.parquet' GROUP BY cell ORDER BY cell").fetchall()]  # fmt: skip
-    assert LEAST < done.totals.complete == len(values) < 20 and done.totals.stored == 0
-    assert half_width(values) <= 0.15 < half_width(values[:LEAST])
+    assert MIN_SEEDS < done.totals.complete == len(values) < 20 and done.totals.stored == 0
+    assert half_width(values) <= 0.15 < half_width(values[:MIN_SEEDS])
     again = run_campaign(prepare(lab, wishes), Here(), Screen(), images=False)
     assert (again.totals.skipped, again.totals.cells) == (len(values), len(values))

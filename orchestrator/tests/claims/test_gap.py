@@ -80,7 +80,7 @@ def test_a_metric_without_a_value_breaks_its_band(tmp_path: Path) -> None:
 
 def test_bands_are_shares_or_differences_or_the_wider_of_both() -> None:
     assert parse_band("10 %") == Band(share=0.1)
-    assert parse_band(3) == parse_band("3") == Band(most=3)
+    assert parse_band(3) == parse_band("3") == Band(absolute=3)
     assert parse_band("2.5 % or 3") == Band(0.025, 3)
     assert str(parse_band("2.5 % or 3")) == "2.5 % or 3"
     band = parse_band("10 % or 3")
@@ -93,7 +93,7 @@ def test_bands_are_shares_or_differences_or_the_wider_of_both() -> None:
 def test_a_campaigns_bands_are_checked(tmp_path: Path) -> None:
     lab = write_lab(tmp_path / "lab", CAMPAIGN + "gap: {goodput_bps: 5 %, timeouts: 3}\n")
     campaign, _ = load_campaign(lab / "campaign.yml")
-    assert campaign.gap == {"goodput_bps": Band(share=0.05), "timeouts": Band(most=3)}
+    assert campaign.gap == {"goodput_bps": Band(share=0.05), "timeouts": Band(absolute=3)}
     assert set(campaign.gap) <= set(METRICS)
     for wrong, message in (
         ("{goodput: 5 %}", "did you mean `goodput_bps`"),

@@ -103,9 +103,9 @@ def generators() -> dict[str, ModuleType]:
 
 def check_size(nodes: int, links: int) -> None:
     """TopologyError for more than a lab can have."""
-    for count, most, what in ((nodes, MAX_NODES, "nodes"), (links, MAX_LINKS, "links")):
-        if count > most:
-            raise TopologyError((), f"gives {count} {what}; expected at most {most}")
+    for count, limit, what in ((nodes, MAX_NODES, "nodes"), (links, MAX_LINKS, "links")):
+        if count > limit:
+            raise TopologyError((), f"gives {count} {what}; expected at most {limit}")
 
 
 def numbered(prefix: str, count: int, first: int = 1) -> list[str]:

@@ -143,8 +143,8 @@ def _taken(task: Task, worker: Worker, queue: Queue, number: int, returned: Retu
     if ended is None:
         error = returned.error or "it has ended without a result"
         run.begin(number)
-        kept = run.fail(number, row | {"status": "failed", "error": error})
-        return Outcome(number, "failed", f"{error}\n    kept: {kept}", returned.wall_s)
+        failed_folder = run.fail(number, row | {"status": "failed", "error": error})
+        return Outcome(number, "failed", f"{error}\n    kept: {failed_folder}", returned.wall_s)
     folder, found = ended
     del found[FILES], found["cell"]
     row = found | row
@@ -152,7 +152,7 @@ def _taken(task: Task, worker: Worker, queue: Queue, number: int, returned: Retu
     shutil.copytree(folder, into, symlinks=True, dirs_exist_ok=True)
     queue.remove(returned.key)
     if row["status"] == "failed":
-        kept = run.fail(number, row)
-        return Outcome(number, "failed", f"{row['error']}\n    kept: {kept}", returned.wall_s)
+        failed_folder = run.fail(number, row)
+        return Outcome(number, "failed", f"{row['error']}\n    kept: {failed_folder}", returned.wall_s)
     run.commit(number, row, keep=True)
     return Outcome(number, row["status"], "; ".join(row.get("contradictions") or ()), returned.wall_s)

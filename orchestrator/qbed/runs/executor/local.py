@@ -30,15 +30,15 @@ class _Process:
     def __init__(self, task: Task, core: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe: Connection
-        self.pipe, theirs = context.Pipe()
+        self.pipe, child_end = context.Pipe()
         self.process: BaseProcess = context.Process(
-            target=serve, args=(theirs, task, core, os.getpid()), name=f"qbed-worker-{core}"
+            target=serve, args=(child_end, task, core, os.getpid()), name=f"qbed-worker-{core}"
         )
         self.core = core
         self.cell: int | None = None
         self.fraction = 0.0
         self.process.start()
-        theirs.close()
+        child_end.close()
 
     def give(self, cell: int) -> None:
         self.cell, self.fraction = cell, 0.0

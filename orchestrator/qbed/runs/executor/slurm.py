@@ -44,13 +44,13 @@ class SlurmEngine:
     _arrays: list[_Array] = field(default_factory=list)
     _new: list[str] = field(default_factory=list)
     _tries: dict[str, int] = field(default_factory=dict)
-    _most: int = DEFAULT_ARRAY_SIZE
+    _array_size: int = DEFAULT_ARRAY_SIZE
 
     def begin(self, queue: Queue, limits: Limits) -> None:
         self._queue, self._limits = queue, limits
         self._folder = queue.folder / f"slurm-{uuid.uuid4().hex[:12]}"
         found = re.search(r"^MaxArraySize\s*=\s*(\d+)", self._command("scontrol", "show", "config"), re.MULTILINE)
-        self._most = int(found[1]) - 1 if found else DEFAULT_ARRAY_SIZE
+        self._array_size = int(found[1]) - 1 if found else DEFAULT_ARRAY_SIZE
         self._folder.mkdir(parents=True)
 
     def _command(self, *command: str) -> str:
@@ -66,7 +66,7 @@ class SlurmEngine:
         return done.stdout
 
     def room(self) -> int:
-        return max(self._most, 1)
+        return max(self._array_size, 1)
 
     def submit(self, key: str, plan: bytes) -> None:
         self._queue.add(key, plan)

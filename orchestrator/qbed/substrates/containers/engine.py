@@ -101,8 +101,8 @@ class Engine:
 
     def run(self, container: Container, argv: list[str]) -> str:
         """Run a program in a container and return its output."""
-        asked = {"AttachStdout": True, "AttachStderr": True, "Cmd": argv}
-        identity = self._call("POST", f"/containers/{container.id}/exec", asked)["Id"]
+        request = {"AttachStdout": True, "AttachStderr": True, "Cmd": argv}
+        identity = self._call("POST", f"/containers/{container.id}/exec", request)["Id"]
         try:
             return _demultiplex(self._raw("POST", f"/exec/{identity}/start", {"Detach": False, "Tty": False})[1])
         except OSError as error:

@@ -34,9 +34,9 @@ def images(roles: Iterable[str], *, build: bool) -> dict[str, str]:
     wanted = sorted(set(roles))
     known = {bmv2.ROLE: bmv2.IMAGE}
     known |= dict(part.split("=", 1) for part in os.environ.get("QBED_IMAGES", "").split(",") if "=" in part)
-    asked = [one for one in wanted if one not in known]
-    if asked:
-        known |= _build_images(asked, build)
+    to_build = [one for one in wanted if one not in known]
+    if to_build:
+        known |= _build_images(to_build, build)
     return {one: known[one] for one in wanted}
 
 

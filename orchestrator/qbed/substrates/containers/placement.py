@@ -81,13 +81,13 @@ class _Placer:
     def place(self) -> Placement:
         on_host = list(self._bmv2)
         why_not: dict[str, list[str]] = {}
-        for node, asked in self._requested.items():
+        for node, requested in self._requested.items():
             lacks = self._unsupported(node)
-            if asked == "host":
+            if requested == "host":
                 if lacks is not None:
                     self._refuse(node, lacks)
                 on_host.append(node)
-            elif asked is None:
+            elif requested is None:
                 reason = f"at dilation {self._dilation}" if self._dilation > 1 else lacks or self._crowded(node)
                 if reason is None:
                     on_host.append(node)

@@ -62,8 +62,8 @@ def may_use_ipv6(plan: Plan) -> bool:
 
 def _sets_ipv6(sysctls: dict[str, str]) -> bool:
     """Whether a node's sysctls use IPv6. The plan of an IPv4 lab disables it on every node, which does not count."""
-    ours = {name: value for name, value in sysctls.items() if name.startswith("net/ipv6/")}
-    return any(value != "1" or not name.endswith("/disable_ipv6") for name, value in ours.items())
+    ipv6 = {name: value for name, value in sysctls.items() if name.startswith("net/ipv6/")}
+    return any(value != "1" or not name.endswith("/disable_ipv6") for name, value in ipv6.items())
 
 
 def memory_folder(needed: int) -> Path | None:
@@ -152,8 +152,8 @@ def boot(
         )
     tools = provide(toolchain, folder, plan, seen)
     (folder / "out").mkdir(exist_ok=True)
-    ours, theirs = socket.socketpair()
-    gate_fd = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, GATE_FD)
+    host_end, guest_end = socket.socketpair()
+    gate_fd = fcntl.fcntl(guest_end.fileno(), fcntl.F_DUPFD_CLOEXEC, GATE_FD)
     try:
         with (
             (folder / "console.log").open("wb") as console,
@@ -171,12 +171,12 @@ def boot(
                 start_new_session=True,
             )
     except OSError as error:
-        ours.close()
+        host_end.close()
         raise CellError(f"the guest's kernel cannot be started: {error.strerror}: {toolchain.kernel}") from error
     finally:
         os.close(gate_fd)
-        theirs.close()
-    guest = Guest(process, ours)
+        guest_end.close()
+    guest = Guest(process, host_end)
     try:
         yield guest
     finally:
