@@ -63,7 +63,8 @@ pub fn serve(options: &Options) -> Result<(), String> {
     if let Some(ready) = &options.ready {
         fs::write(ready, "").map_err(|error| named(ready, &error))?; // from here on, connections wait
     }
-    let served = qbed_p4runtime::serve(listener, options.device_id, Box::new(DeviceControl(switch)), events, running);
+    let served =
+        qbed_p4runtime::serve(listener, options.device_id, Box::new(DeviceControl(switch)), events, running);
     served.map_err(|error| error.to_string())
 }
 
