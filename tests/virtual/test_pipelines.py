@@ -403,3 +403,21 @@ def test_a_removed_interface_drops_only_its_packets(
         lab.stop()
     (counted,) = json.loads((tmp_path / "live" / "out" / "counters.json").read_text())["switches"].values()
     assert counted["shell"]["no_port"] == 2
+
+
+def test_a_damaged_image_is_refused_with_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from qbed.substrates import p4_images
+    from qbed.substrates.virtual.substrate import VirtualSubstrate
+
+    from qbed_testing.cells import LIMITS
+
+    compiled = p4_images._image
+    for image, message in (
+        (lambda *given: compiled(*given)[:-1], "the image is damaged"),
+        (lambda *given: compiled(*given)[:8] + bytes(8) + compiled(*given)[16:], "of another version of the P4 engine"),
+        (lambda *given: b"{}", "not an image of a P4 program"),
+    ):
+        monkeypatch.setattr(p4_images, "_image", image)
+        plan = write_plan(tmp_path / message, star("scheme: ecn, threshold: 10 packets, kind: bmv2"))
+        with pytest.raises(CellError, match=f"program ecn: /mnt/guest/p4/0.image: .*{message}"):
+            VirtualSubstrate().cell(tmp_path / message, plan).run(LIMITS, lambda fraction: None)
