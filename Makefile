@@ -25,6 +25,7 @@
 
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
+CORES := $(shell nproc)
 
 .PHONY: setup demo py rust c coverage test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench fuzz miri generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
     wheel wheel-test compose docs
@@ -75,7 +76,7 @@ REPORT := -rsR
 
 # Generated documents are compared by tests (test_reference, test_rooms, test_dashboards): `make generate` writes them.
 unit: setup
-	$(MAKE) -s -C kernel/tests check
+	$(MAKE) -s -j $(CORES) --output-sync=target -C kernel/tests check
 	tools/cargo test --quiet --workspace
 	$(PY) -m pytest -q orchestrator/tests labs -n 2 $(REPORT)
 
@@ -89,7 +90,7 @@ rust: setup
 
 c: setup
 	tools/lint c
-	$(MAKE) -s -C kernel/tests check
+	$(MAKE) -s -j $(CORES) --output-sync=target -C kernel/tests check
 
 coverage: setup
 	$(PY) -m pytest -q orchestrator/tests -n 2 --cov=qbed --cov-report=json:runs/coverage/python.json
