@@ -43,12 +43,12 @@ def rightmost(loop: Loop, eta: float, points: int = 24) -> complex:
         row = weights / gap
         return np.asarray(row / row.sum())
 
-    now, near, far = value_at(0.0), value_at(loop.short_rtt_s), value_at(loop.rtt_s)
+    now, part, across = value_at(0.0), value_at(loop.short_rtt_s), value_at(loop.rtt_s)
     a, b, c, d = loop.increase, loop.decrease, loop.capacity_pps, loop.rtt_s
     generator = np.kron(derivative, np.eye(2))
     generator[0] = np.kron(now, [0.0, 1.0])
-    generator[1] = np.kron(-eta * a / d**2 * far - b * c**2 * eta * near, [1.0, 0.0])
-    generator[1] += np.kron(-loop.gamma * (2 * now - far + near), [0.0, 1.0])
+    generator[1] = np.kron(-eta * a / d**2 * across - b * c**2 * eta * part, [1.0, 0.0])
+    generator[1] += np.kron(-loop.gamma * (2 * now - across + part), [0.0, 1.0])
     roots = np.linalg.eigvals(generator)
     return complex(roots[np.argmax(roots.real)])
 
@@ -67,7 +67,7 @@ def test_gamma_of_the_classic_source() -> None:
 
 @pytest.mark.parametrize("loop", LAB.values(), ids=[f"{share:.0%}" for share in LAB])
 def test_the_largest_stable_eta_is_where_the_rightmost_root_crosses(loop: Loop) -> None:
-    """The same bound by eigenvalues, which know nothing of equation (2), to seven digits."""
+    """Eigenvalues, which do not use equation (2), give an equal bound to seven digits."""
     eta, frequency = loop.largest_stable_eta()
     crossing = brentq(lambda value: rightmost(loop, value).real, eta / 2, 2 * eta, xtol=1e-18, rtol=1e-12)
     assert crossing == pytest.approx(eta, rel=1e-7)
@@ -98,7 +98,7 @@ def test_equation_1_agrees_with_the_bound(share: float) -> None:
     assert swing(loop, 1.25 * eta) > 1.1
 
 
-def test_one_eta_is_stable_near_the_sender_and_unstable_far_from_it() -> None:
+def test_one_eta_is_stable_near_the_sender_and_unstable_at_a_distance() -> None:
     assert swing(LAB[0.1], 5e-7) < 0.5
     assert swing(LAB[0.5], 5e-7) > 2
     assert swing(LAB[0.9], 5e-7) > 2

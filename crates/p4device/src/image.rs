@@ -171,7 +171,7 @@ mod tests {
             }
         }
 
-        /// The same for a program's own bytes with a few changed ones, which reach deeper.
+        /// Bytes of a program with a few changed ones, which reach deeper.
         #[test]
         fn changed_programs_are_decoded_or_refused(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
             let mut body = postcard::to_allocvec(&program()).unwrap();

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images of P4 programs: compiled once in a process, by a checked compiler, and refused with one message."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,8 @@ def toolchain(folder: Path, script: str, checksum: str = "") -> Toolchain:
     compiler = folder / COMPILER
     compiler.write_text(f"#!/bin/sh\necho run >> '{folder}/runs'\n{script}\n")
     compiler.chmod(0o755)
-    return Toolchain(folder, Manifest(), {COMPILER: checksum} if checksum else {})
+    recorded = checksum or hashlib.sha256(compiler.read_bytes()).hexdigest()
+    return Toolchain(folder, Manifest(), {COMPILER: recorded})
 
 
 @pytest.fixture
@@ -72,5 +74,10 @@ def test_a_damaged_or_missing_compiler_does_not_run(tmp_path: Path, plan: Plan) 
     with pytest.raises(ToolchainError, match=f"{COMPILER} is not what was built"):
         write_images(toolchain(tmp_path, "cat", checksum="0" * 64), plan, range(len(plan.nodes)), tmp_path)
     assert not (tmp_path / "runs").exists()
-    with pytest.raises(CellError, match=r"program droptail: .*p4image cannot be run: No such file"):
-        write_images(Toolchain(tmp_path / "none", Manifest(), {}), plan, range(len(plan.nodes)), tmp_path)
+    unlisted = Toolchain(tmp_path, Manifest(), {})
+    with pytest.raises(ToolchainError, match=f"{COMPILER} is not one of the toolchain's files"):
+        write_images(unlisted, plan, range(len(plan.nodes)), tmp_path)
+    missing = toolchain(tmp_path, "cat")
+    (tmp_path / COMPILER).unlink()
+    with pytest.raises(ToolchainError, match=f"{COMPILER} is missing"):
+        write_images(missing, plan, range(len(plan.nodes)), tmp_path)

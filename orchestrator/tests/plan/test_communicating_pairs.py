@@ -6,7 +6,7 @@ import pytest
 from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
-from qbed.plan.pairs import communicating_pairs
+from qbed.plan.communicating_pairs import communicating_pairs
 
 LAB = """
 name: small
