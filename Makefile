@@ -3,7 +3,7 @@
 # make test   sets everything up and runs all tests
 # make check  the fast part of the tests (no kernel boots)
 # make py     lints Python and runs the orchestrator's tests that a change since the last `make py` affects
-# make rust   lints Rust and runs its tests; make c likewise for C
+# make rust   lints Rust and runs the tests of the crates that a change affects; make c lints C and runs its unit tests
 # make coverage       prints the coverage of each Python package, crate and folder of C by their tests (runs/coverage)
 # make containers     gives this machine Docker, Containerlab and the images that labs in containers run on
 # make images-clean   removes the images
@@ -84,11 +84,15 @@ py: setup
 	tools/lint python
 	$(PY) -m pytest -q orchestrator/tests labs -n 2 --testmon
 
-rust: setup
+# A change in crates/ does not need the agent's release build.
+rust: $(QBED)
 	tools/lint rust
-	tools/cargo test --quiet --workspace
+	tools/test-rust
 
-c: setup
+$(QBED):
+	@tools/setup
+
+c: $(QBED)
 	tools/lint c
 	$(MAKE) -s -j $(CORES) --output-sync=target -C kernel/tests check
 
