@@ -16,8 +16,8 @@ from itertools import islice
 from qbed.base.json_files import Row
 from qbed.cells.frames import examine_frames
 from qbed.network.frames import ETHERNET_BYTES
-from qbed.plan.model import Plan
 from qbed.plan.communicating_pairs import communicating_pairs
+from qbed.plan.model import Plan
 from qbed.telemetry.wall import NodeWall, Wall
 
 LATE_SHARE = 0.1

@@ -17,8 +17,8 @@ from qbed.network.controllers import ControllerSpec
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.queues import QueueSpec
 from qbed.network.resolve import ResolvedLab
-from qbed.plan.model import End, Link, Metrics, Node, Plan
 from qbed.plan.communicating_pairs import communicating_pairs
+from qbed.plan.model import End, Link, Metrics, Node, Plan
 from qbed.plan.ports import port_names
 from qbed.report.show_plan import describe_workload
 from qbed.schemes.declaration import Controller, Scheme, controllers, registry

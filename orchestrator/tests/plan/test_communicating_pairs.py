@@ -5,8 +5,8 @@ import pytest
 
 from qbed.config.source import parse
 from qbed.network.load import lab_from_source
-from qbed.plan.compile import compile_lab
 from qbed.plan.communicating_pairs import communicating_pairs
+from qbed.plan.compile import compile_lab
 
 LAB = """
 name: small
