@@ -53,7 +53,7 @@ def folder(finished_run: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def judge(folder: Path, *queries: str) -> list[Verdict]:
-    claims = [Claim(name=f"claim-{number}", paper="-", sql=query) for number, query in enumerate(queries)]
+    claims = [Claim(name=f"claim-{number}", paper="-", random=False, sql=query) for number, query in enumerate(queries)]
     return judge_all(folder / "run", Campaign(question="?", claims=claims), None)
 
 

@@ -93,7 +93,7 @@ def test_a_finished_cell_is_shown_from_its_tables(page: Any) -> None:
 
 def test_claims_topology_heat_map_and_curves_are_drawn(page: Any, tmp_path: Path) -> None:
     browser, _, _ = page
-    browser.wait_for("document.querySelectorAll('#claims li.good').length === 2")
+    browser.wait_for("document.querySelectorAll('#claims li:not(.bad)').length === 2")
     assert browser.evaluate("document.querySelectorAll('#topology line').length") == 3
     assert "100 %" in browser.evaluate("document.querySelector('#topology').textContent")
     painted = """(() => { const heat = document.getElementById('heat'), context = heat.getContext('2d');
@@ -210,6 +210,6 @@ def test_a_hundred_queues_are_drawn_thirty_times_a_second(page: Any) -> None:
 def test_the_gallery_shows_claims_of_all_versions(page: Any) -> None:
     browser, job, _ = page
     browser.evaluate("location.hash = '#gallery'")
-    browser.wait_for("document.querySelectorAll('#gallery li.good').length === 2")
+    browser.wait_for("document.querySelectorAll('#gallery li:not(.bad)').length === 2")
     assert f"campaign {job}" in browser.evaluate("document.getElementById('gallery').textContent")
     browser.evaluate("location.hash = '#live'")

@@ -19,7 +19,10 @@ def strip(estimate: Estimate) -> Markup:
     values = [value for value in estimate.values.values() if math.isfinite(value)]
     if estimate.bound is None or not values:
         return Markup("")
-    bound = parse_bound(estimate.bound)
+    try:
+        bound = parse_bound(estimate.bound)
+    except ValueError:  # the run folder may be untrusted
+        return Markup("")
     scale = _Scale(estimate, values, bound)
     low, high = scale.at(bound.low), scale.at(bound.high)
     parts = [f'<rect class="bound" x="{low:.1f}" y="1" width="{max(high - low, 1.5):.1f}" height="{HEIGHT - 2}"/>']
