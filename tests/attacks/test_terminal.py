@@ -110,7 +110,7 @@ def test_a_run_folders_names_are_shown_as_text(finished_run: Path, tmp_path: Pat
 def test_a_runs_summary_on_a_terminal_is_text(tmp_path: Path) -> None:
     """Claims, views and reasons with markup and escapes are shown as text on a terminal."""
     sql = f"SELECT false AS holds, '{EVIL}' AS found"
-    claims = [{"name": "evil", "paper": EVIL, "source": EVIL, "sql": sql}]
+    claims = [{"name": "evil", "paper": EVIL, "source": EVIL, "random": False, "sql": sql}]
     campaign = {"question": EVIL, "axes": {"seed": [1]}, "claims": claims}
     write_lab(tmp_path / "lab", json.dumps(EVIL), json.dumps(campaign))
     terminal_fd, terminal_end = pty.openpty()
@@ -130,7 +130,7 @@ def test_a_runs_summary_on_a_terminal_is_text(tmp_path: Path) -> None:
             break
         output += data
     os.close(terminal_fd)
-    assert process.wait(60) == 0
+    assert process.wait(60) == 1
     text = output.decode()
     assert "\x1b[" in text, "no escape sequences: qbed did not detect the terminal"
     for payload in PAYLOADS[:4]:
