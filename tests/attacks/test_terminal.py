@@ -109,8 +109,8 @@ def test_a_run_folders_names_are_shown_as_text(finished_run: Path, tmp_path: Pat
 
 def test_a_runs_summary_on_a_terminal_is_text(tmp_path: Path) -> None:
     """Claims, views and reasons with markup and escapes are shown as text on a terminal."""
-    sql = f"SELECT false AS holds, '{EVIL}' AS found"
-    claims = [{"name": "evil", "paper": EVIL, "source": EVIL, "random": False, "sql": sql}]
+    sql = f"SELECT CASE WHEN count(*) > 0 THEN error('{EVIL}') ELSE true END AS holds FROM flows"
+    claims = [{"name": "evil", "paper": EVIL, "source": EVIL, "sql": sql}]
     campaign = {"question": EVIL, "axes": {"seed": [1]}, "claims": claims}
     write_lab(tmp_path / "lab", json.dumps(EVIL), json.dumps(campaign))
     terminal_fd, terminal_end = pty.openpty()
