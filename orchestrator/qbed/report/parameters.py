@@ -7,7 +7,7 @@ of its port, or as the declaration of the scheme or controller says (`occupancy`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
@@ -121,8 +121,7 @@ def _link_classes(plan: Plan) -> Iterator[tuple[str, list[Link]]]:
         classes.setdefault((*sorted(ends), _link(link)), []).append(link)
     for (first, *_), links in classes.items():
         which = "to hosts" if first == "host" else "between switches"
-        more = f" and {len(links) - 1} more" if len(links) > 1 else ""
-        yield f"links {which}: {links[0].name}{more}", links
+        yield f"links {which}: {_first([link.name for link in links])}", links
 
 
 def _link(link: Link) -> str:
@@ -160,7 +159,7 @@ def _tcp(plan: Plan) -> Iterator[tuple[Key, Effective]]:
     hosts = [node for node in plan.nodes if node.kind == "host"]
     for key, nodes in _classes(hosts, _tcp_of):
         several = len(nodes) < len(hosts)
-        yield Key("TCP", _names("hosts", [node.name for node in nodes]) if several else "hosts"), Effective(key)
+        yield Key("TCP", f"hosts {_first([node.name for node in nodes])}" if several else "hosts"), Effective(key)
     named = dict.fromkeys(one.congestion_control for one in flows if one.congestion_control is not None)
     if named:
         yield Key("TCP", "congestion control of workloads"), Effective(", ".join(named))
@@ -193,8 +192,9 @@ def _classes(items: Iterable[T], key: Callable[[T], str]) -> Iterator[tuple[str,
     yield from found.items()
 
 
-def _names(kind: str, names: list[str]) -> str:
-    return f"{kind} {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
+def _first(names: Sequence[str]) -> str:
+    """The first name, and the number of the others."""
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
 
 
 # --- queues and controllers ---
@@ -235,7 +235,7 @@ def _queues(lab: ResolvedLab, plan: Plan, role: str) -> Iterator[tuple[Key, Effe
         group = "switch ports" if role == "switch" else "host ports"
         group += f" at {format_rate(ports[0].end.rate_bps)}" if len(rates) > 1 else ""
         if sum(key[0] == rate for key in found) > 1:
-            group += f": {ports[0].name}{f' and {len(ports) - 1} more' if len(ports) > 1 else ''}"
+            group += f": {_first([port.name for port in ports])}"
         same = (id(ports[0].spec), ports[0].program)
         yield from (row for row in _queue(group, ports[0]) if same not in shown or not row[0].minor)
         shown.add(same)
@@ -288,7 +288,7 @@ def _controllers(lab: ResolvedLab, plan: Plan) -> Iterator[tuple[Key, Effective]
     for host, spec in lab.controllers.items():
         classes.setdefault(spec, []).append(host)
     for spec, hosts in classes.items():
-        group = "controller" if len(classes) == 1 else _names("controller of", hosts)
+        group = "controller" if len(classes) == 1 else f"controller of {_first(hosts)}"
         yield from _controller(group, controllers()[spec.name], spec)
 
 
