@@ -44,8 +44,8 @@ def fill(run: Path) -> None:
     """One cell, really run, and its copies with other numbers."""
     cell = Cell(LAB)
     cell.run()
-    one = run / "one"
-    one.mkdir(parents=True)
+    first_run = run / "one"
+    first_run.mkdir(parents=True)
     known = {
         "cell": 0,
         "scheme": "ecn",
@@ -54,12 +54,12 @@ def fill(run: Path) -> None:
         "dilation": 1,
         "settings": "{}",
     }
-    row = known | store_cell(cell.folder, cell.plan, one)
+    row = known | store_cell(cell.folder, cell.plan, first_run)
     cell.close()
     for number in range(CELLS):
         folder = run / "cells" / f"{number:06d}"
         folder.mkdir(parents=True)
-        for path in one.glob("*.arrow"):
+        for path in first_run.glob("*.arrow"):
             shutil.copyfile(path, folder / path.name)
         (folder / "cell.json").write_bytes(cell_record(folder, row | {"cell": number, "seed": number}))
     axes = [

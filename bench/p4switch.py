@@ -119,7 +119,7 @@ def server() -> Iterator[str]:
         [*command, "--message-format", "json"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
     )
     made = [json.loads(line) for line in built.stdout.splitlines()]
-    executable = next(one["executable"] for one in made if one.get("target", {}).get("name") == "loopback")
+    executable = next(message["executable"] for message in made if message.get("target", {}).get("name") == "loopback")
     with subprocess.Popen([executable], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
         try:
@@ -148,9 +148,9 @@ async def writes(address: str) -> tuple[float, float]:
             await switch.delete(batch)
         times = []
         for index in range(SINGLE):
-            one = route(index)
+            route_entry = route(index)
             begin = time.monotonic()
-            await switch.insert([one])
+            await switch.insert([route_entry])
             times.append(time.monotonic() - begin)
     return max(rates), statistics.median(times)
 
@@ -187,7 +187,9 @@ def with_entries(form: dict[str, Any], adds: list[str]) -> dict[str, Any]:
             "match_key": [match(key, values[key["name"]], widths) for key in tables[table]["key"]],
             "action_entry": {
                 "action_id": action["id"],
-                "action_data": [number(data[one["name"]], one["bitwidth"]) for one in action["runtime_data"]],
+                "action_data": [
+                    number(data[parameter["name"]], parameter["bitwidth"]) for parameter in action["runtime_data"]
+                ],
             },
             "priority": len(tables[table].setdefault("entries", [])) + 1,
         }

@@ -62,7 +62,7 @@ def cells(folder: Path, server: Server, rounds: int) -> Iterator[Figure]:
     walls: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, (observed, options) in variants.items():
-            walls[name].append(one(folder, observed, options))
+            walls[name].append(wall_time(folder, observed, options))
     least = {name: min(samples) for name, samples in walls.items()}
     yield Figure("cell_without_samples", least["none"], "s")
     yield Figure("cell_sampled", least["sampled"], "s")
@@ -74,8 +74,8 @@ def cells(folder: Path, server: Server, rounds: int) -> Iterator[Figure]:
     yield Figure("points_of_a_cell", points / rounds, "points")
 
 
-def one(folder: Path, observed: str, options: tuple[str, ...]) -> float:
-    """The wall time of the one cell of a run."""
+def wall_time(folder: Path, observed: str, options: tuple[str, ...]) -> float:
+    """The wall time of a run's only cell."""
     lab, out = folder / "lab.yml", folder / "run"
     lab.write_text(LAB.replace("OBSERVED", observed))
     shutil.rmtree(out, ignore_errors=True)
@@ -88,7 +88,7 @@ def one(folder: Path, observed: str, options: tuple[str, ...]) -> float:
 
 
 def batches() -> Iterator[Points]:
-    """Samples as a lab gives them, of which no two are equal."""
+    """Samples as a lab produces them, all different."""
     dice = np.random.default_rng(1)
     queues = [Queue("s1", f"s1>h{number}", "ecn") for number in range(QUEUES)]
     origin = Origin("bench", "bench-1", 0)

@@ -211,7 +211,11 @@ class FakeContainerlab:
             if lab in (None, name)
             for node in nodes
         ]
-        return found + [Container(one, f"clab-{one}-x", "x", "running", "Up") for one in self.foreign if one == lab]
+        return found + [
+            Container(lab_name, f"clab-{lab_name}-x", "x", "running", "Up")
+            for lab_name in self.foreign
+            if lab_name == lab
+        ]
 
     @staticmethod
     def _state(node: FakeNode) -> str:

@@ -170,7 +170,7 @@ class Campaign(Part):
         seeds = profile.seeds or (None if "seed" in profile.axes else other.seeds)
         return profile.model_copy(update={"axes": other.axes | profile.axes, "set": given, "seeds": seeds})
 
-    def asks(self, claim: Claim, profile: str | None) -> bool:
+    def judges(self, claim: Claim, profile: str | None) -> bool:
         """Whether a claim is one that a profile's cells can tell."""
         names = {profile, self.profiles[profile].like} if profile is not None else set()
         return claim.profiles is None or not names.isdisjoint(claim.profiles)
@@ -202,7 +202,7 @@ def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:
     axes = {name: entry for name, entry in campaign.axes.items() if name != "seed"}
     values = sum(len(entry.values if isinstance(entry, FieldAxis) else entry) for entry in axes.values())
     given = [campaign.set, *(profile.set for profile in campaign.profiles.values())]
-    given += [one.set for entry in axes.values() for one in alternatives(entry)]
+    given += [alternative.set for entry in axes.values() for alternative in alternatives(entry)]
     counted = {"axes": (len(axes), MAX_AXES), "values of axes": (values, MAX_VALUES)}
     counted["fields that are set"] = (sum(map(count_fields, given)), MAX_FIELDS)
     for what, (found, limit) in counted.items():
@@ -252,7 +252,7 @@ def _wrong_comparisons(
     for name, profile in campaign.profiles.items():
         place = ("profiles", name)
         if profile.like is not None and (profile.like not in campaign.profiles or campaign.profiles[profile.like].like):
-            known = [other for other, one in campaign.profiles.items() if one.like is None]
+            known = [other for other, profile in campaign.profiles.items() if profile.like is None]
             yield source.message((*place, "like"), f"expected a profile by itself{nearest(profile.like, known)}")
         for claim in profile.differs:
             if claim not in claims:

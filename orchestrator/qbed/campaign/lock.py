@@ -20,12 +20,12 @@ _WHOLE = ""
 
 
 class LockError(QbedError):
-    """The lock is missing or cannot be read, or cells did something else than it says."""
+    """The lock is missing or cannot be read, or cells have other traces."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The guests': `6.12`, and `6.12.117-1~deb12u1`."""
+    """Kernel of the guests: its series, such as `6.12`, and its version, such as `6.12.117-1~deb12u1`."""
 
     series: str
     version: str
@@ -62,7 +62,7 @@ class Lock:
     ) -> Iterator[str]:
         """Messages for cells with other traces, in order; `LockError` without a lock.
 
-        `part`: there are more cells than these.
+        `part`: `found` has only some of the campaign's cells.
         """
         series = kernel.series
         known = self.traces.get(profile or _WHOLE, {}).get(series)
@@ -75,13 +75,13 @@ class Lock:
             if cell not in known:
                 yield f"cell ({cell}) is not in {self.path}"
             elif trace != known[cell]:
-                text = f"{self.path} says: {_short(trace)}, not {_short(known[cell])}"
-                yield f"cell ({cell}) did something else than {text}{suspect}"
+                text = f"{self.path}: its trace is {_short(trace)}, not {_short(known[cell])}"
+                yield f"cell ({cell}) differs from {text}{suspect}"
         for cell in sorted(known.keys() - found.keys()) if not part else ():
             yield f"cell ({cell}) of {self.path} is not in the campaign any more"
 
     def record(self, profile: str | None, kernel: Kernel, found: Mapping[str, str]) -> None:
-        """From now on this is what these cells do."""
+        """Replace the recorded traces of a profile."""
         self.traces.setdefault(profile or _WHOLE, {})[kernel.series] = dict(found)
         self.kernels.setdefault(profile or _WHOLE, {})[kernel.series] = kernel.version
         write_json(self.path, {"version": VERSION, "traces": self.traces, "kernels": self.kernels})
@@ -94,4 +94,4 @@ def _short(trace: str | None) -> str:
 def _is_of_traces(value: object, depth: int = 3) -> bool:
     if depth == 0:
         return isinstance(value, str)
-    return isinstance(value, dict) and all(_is_of_traces(one, depth - 1) for one in value.values())
+    return isinstance(value, dict) and all(_is_of_traces(item, depth - 1) for item in value.values())

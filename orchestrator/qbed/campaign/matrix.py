@@ -147,9 +147,9 @@ class Matrix:
         yield tuple(first)
         for place, count in enumerate(counts):
             yield from ((*first[:place], digit, *first[place + 1 :]) for digit in range(1, count))
-        for one, other in combinations(range(len(counts)), 2):
-            for a, b in product(range(1, counts[one]), range(1, counts[other])):
-                yield (*first[:one], a, *first[one + 1 : other], b, *first[other + 1 :])
+        for i, j in combinations(range(len(counts)), 2):
+            for a, b in product(range(1, counts[i]), range(1, counts[j])):
+                yield (*first[:i], a, *first[i + 1 : j], b, *first[j + 1 :])
         for digits in product(*map(range, counts)):
             if sum(digit > 0 for digit in digits) > 2:
                 yield digits
@@ -161,7 +161,9 @@ class Matrix:
     @property
     def columns(self) -> dict[str, str]:
         """The columns of the axes and their types, and those of their numbers."""
-        return {axis.name: axis.kind for axis in self.axes} | {one.column: one.kind for one in self.numbers}
+        return {axis.name: axis.kind for axis in self.axes} | {
+            quantity.column: quantity.kind for quantity in self.numbers
+        }
 
     @property
     def numbers(self) -> list[QuantityColumn]:
@@ -242,7 +244,9 @@ def _field(name: str, entry: AxisEntry) -> FieldPath | None:
 def _axis(name: str, entry: AxisEntry, other: list[Value] | None, fixed: Fields, plain: set[FieldPath]) -> Axis:
     column, path = column_name(name), _field(name, entry)
     if path is None:
-        return _alternatives(name, {one.name: one.set for one in alternatives(entry)}, other, fixed, plain)
+        return _alternatives(
+            name, {alternative.name: alternative.set for alternative in alternatives(entry)}, other, fixed, plain
+        )
     listed = entry.values if isinstance(entry, FieldAxis) else entry
     values = tuple(other or (value for value in listed if not isinstance(value, Alternative)))
     for above, value in sorted(fixed.items(), key=lambda item: len(item[0])):

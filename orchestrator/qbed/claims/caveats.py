@@ -63,7 +63,7 @@ class Caveats:
             cells = {cell: share for cell, share in self.idle.get(span, {}).items() if share >= LEAST_IDLE}
             if cells:
                 low, high = min(cells.values()), max(cells.values())
-                share = " to ".join(dict.fromkeys(f"{100 * one:.0f} %" for one in (low, high)))
+                share = " to ".join(dict.fromkeys(f"{100 * bound:.0f} %" for bound in (low, high)))
                 part = f"the window `{span}`" if span else "the run"
                 advice = "" if span else "; `observe.until` and `queue_windows` leave it out"
                 found.append(

@@ -83,12 +83,16 @@ def _schema() -> Schema:
 
 
 def _parameters(declared: Declared) -> list[str]:
-    return sorted({parameter.name for one in declared.values() for parameter in one.parameters})
+    return sorted({parameter.name for declaration in declared.values() for parameter in declaration.parameters})
 
 
 def _parameter_schema(name: str, declared: Declared) -> Schema:
     """Return the schema of a parameter that one or more schemes or controllers have."""
-    found = [(one.name, one.by_name[name]) for one in declared.values() if name in one.by_name]
+    found = [
+        (declaration.name, declaration.by_name[name])
+        for declaration in declared.values()
+        if name in declaration.by_name
+    ]
     types = [_value_schema(parameter) for _, parameter in found]
     distinct = [entry for i, entry in enumerate(types) if entry not in types[:i]]
     description = " ".join(f"{owner}: {parameter.help}" for owner, parameter in found)

@@ -275,7 +275,7 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
     try:
         while True:
             last = not follow or not alive()
-            for piece in (piece for one in streams for piece in one.new({})):
+            for piece in (piece for stream in streams for piece in stream.new({})):
                 sender.give(piece.points)
                 given += len(piece.points)
             if last:
@@ -284,8 +284,8 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
     except SinkTimeoutError:
         left = 1
     finally:
-        for one in streams:
-            one.close()
+        for stream in streams:
+            stream.close()
     return Delivery(sink.name, given, left, 0, sender.why)
 
 

@@ -275,7 +275,9 @@ class ResolvedLab:
         """
         settings, ports = self._switch_settings
         given = [settings[switch], *(ports[end] for end in ends if end in ports)]
-        places = [one[name][1] for one in given for name in (error.parameter, "program", "kind") if name in one]
+        places = [
+            settings[name][1] for settings in given for name in (error.parameter, "program", "kind") if name in settings
+        ]
         self.problems.error(next(iter(places), ("switches",)), f"`{error.parameter}`: {error}")
 
     def _switch_ports(self, path: FieldPath, key: str) -> list[LinkEnd]:

@@ -106,7 +106,7 @@ def _output(command: list[str]) -> tuple[int, str]:
 
 def _without_positions(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_positions(one) for key, one in value.items() if key != "source_info"}
+        return {key: _without_positions(item) for key, item in value.items() if key != "source_info"}
     if isinstance(value, list):
-        return [_without_positions(one) for one in value]
+        return [_without_positions(item) for item in value]
     return value

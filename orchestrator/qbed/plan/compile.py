@@ -184,7 +184,7 @@ class _Compiler:
         return found
 
     def events(self) -> list[p.LinkEvent]:
-        """In the order of their times."""
+        """The changes by time."""
         index = self.network.link_names
         found = [
             p.LinkEvent(at_ns=event.at, link=index[name], state=event.state)
@@ -195,21 +195,21 @@ class _Compiler:
         return sorted(found, key=lambda event: event.at_ns)
 
     def changes(self) -> list[p.Change]:
-        """In the order of their times."""
+        """The changes by time."""
         found = []
         for change in changes(self.resolved):
-            one = p.Change(at_ns=change.at_ns)
+            planned = p.Change(at_ns=change.at_ns)
             if isinstance(change, LinkChange):
                 link, end = change.end
-                one.link = p.LinkChange(
+                planned.link = p.LinkChange(
                     link=link, end=end, rate_bps=change.rate_bps, delay_ns=change.delay_ns, loss=change.loss
                 )
             elif isinstance(change, QueueChange):
                 queue = 2 * change.end[0] + _SIDES.index(change.end[1])
-                one.queue = q.QueueChange(queue=queue, qdisc=_qdisc(change.spec))
+                planned.queue = q.QueueChange(queue=queue, qdisc=_qdisc(change.spec))
             else:
-                one.node = p.NodeChange(node=self.resolved.index[change.host], congestion_control=change.tcp)
-            found.append(one)
+                planned.node = p.NodeChange(node=self.resolved.index[change.host], congestion_control=change.tcp)
+            found.append(planned)
         return found
 
     def windows(self) -> list[p.Window]:

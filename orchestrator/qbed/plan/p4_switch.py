@@ -63,8 +63,8 @@ def programs(found: Mapping[str, Program], engines: Mapping[str, str]) -> list[P
     by_name = {program.name: program for program in found.values()}
     informed = {found[switch].name for switch, engine in engines.items() if engine == BMV2}
     return [
-        P4Program(name=name, bmv2=one.text, p4info=one.info.text if name in informed else None)
-        for name, one in sorted(by_name.items())
+        P4Program(name=name, bmv2=program.text, p4info=program.info.text if name in informed else None)
+        for name, program in sorted(by_name.items())
     ]
 
 

@@ -270,8 +270,8 @@ def _size(sizes: Sizes) -> p.Size:
     if sizes.uniform is not None:
         return p.Uniform(uniform=sizes.uniform)
     if sizes.pareto is not None:
-        one = sizes.pareto
-        return p.ParetoSize(pareto=p.ParetoBytes(mean_bytes=one.mean, shape=one.shape, max_bytes=one.max))
+        pareto = sizes.pareto
+        return p.ParetoSize(pareto=p.ParetoBytes(mean_bytes=pareto.mean, shape=pareto.shape, max_bytes=pareto.max))
     return p.Cdf(cdf=sizes.points())
 
 

@@ -96,7 +96,7 @@ class Collected:
                 groups.setdefault(key.group, []).append(parameter)
         for (group, where), texts in others.items():
             line = Line(where=where, value=", ".join(texts))
-            known = next((one for one in groups[group] if one.name == OTHERS), None)
+            known = next((parameter for parameter in groups[group] if parameter.name == OTHERS), None)
             if known is None:
                 groups[group].append(Parameter(name=OTHERS, lines=[line]))
             else:

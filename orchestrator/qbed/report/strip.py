@@ -47,10 +47,12 @@ class _Scale:
     """Positions along the strip: linear over the values, the interval and the finite ends of the bound."""
 
     def __init__(self, estimate: Estimate, values: list[float], bound: Bound) -> None:
-        known = [*values, *(one for one in (bound.low, bound.high) if math.isfinite(one))]
+        known = [*values, *(limit for limit in (bound.low, bound.high) if math.isfinite(limit))]
         spread = max(known) - min(known) or abs(known[0]) or 1.0
         limits = (min(known) - spread, max(known) + spread)
-        known += [one for one in (estimate.low, estimate.high) if one is not None and limits[0] <= one <= limits[1]]
+        known += [
+            limit for limit in (estimate.low, estimate.high) if limit is not None and limits[0] <= limit <= limits[1]
+        ]
         padding = 0.08 * (max(known) - min(known) or spread)
         self._low, self._high = min(known) - padding, max(known) + padding
 

@@ -32,7 +32,7 @@ class Row:
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> Row:
         found = {name: columns.get(name) for name in cls.__dataclass_fields__}
-        return cls(**{name: float(one) if isinstance(one, Decimal) else one for name, one in found.items()})
+        return cls(**{name: float(value) if isinstance(value, Decimal) else value for name, value in found.items()})
 
 
 def draw(spec: Figure, rows: list[Row], colours: Colours, axes: Sequence[list[Value]]) -> go.Figure:

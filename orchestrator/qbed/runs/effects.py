@@ -143,7 +143,7 @@ class Survey:
             pair = (other[place], digits[place])
             if other is digits or pair in found:
                 continue
-            if not all(self._is_for_others(axis, self.digests[one]) for one in (other, digits)):
+            if not all(self._is_for_others(axis, self.digests[place]) for place in (other, digits)):
                 found.add(pair)
                 yield *pair, digits
 

@@ -53,7 +53,7 @@ class Labs:
 
     def is_up(self, lab: str) -> bool:
         """Whether a lab is still up."""
-        return any(one.find(lab) is not None for one in substrates())
+        return any(substrate.find(lab) is not None for substrate in substrates())
 
     async def up(self, lab: Path, foreign: bool, settings: dict[str, Any], seed: int | None) -> str:
         """Bring a lab up; returns its name. `FullError`, `LabRefusedError`."""

@@ -68,10 +68,10 @@ def counted(records: Any) -> dict[tuple[int, int], list[float]]:
     return found
 
 
-def same(one: dict[tuple[int, int], list[float]], other: dict[tuple[int, int], list[float]], pieces: int) -> bool:
-    if set(one) != set(other):
+def same(first: dict[tuple[int, int], list[float]], other: dict[tuple[int, int], list[float]], pieces: int) -> bool:
+    if set(first) != set(other):
         return False
-    for key, values in one.items():
+    for key, values in first.items():
         expected = other[key]
         if (
             values[:2] + values[3:] != expected[:2] + expected[3:]
@@ -92,7 +92,7 @@ def test_columns_equal_the_samples(records: Any, piece: int) -> None:
     one_by_one = [run.records for run in TapTail(QUEUES).feed(data)]  # type: ignore[union-attr]
     spread = np.concatenate(one_by_one) if one_by_one else records
     expected = counted(spread)
-    assert same(together([one for one in pieces if one]), expected, len(pieces) + 1)
+    assert same(together([piece for piece in pieces if piece]), expected, len(pieces) + 1)
     if len(spread):  # as a table has them
         whole = binned(spread["id"], {name: spread[name] for name in SAMPLED}, WIDTH_NS)
         assert same(together([whole] if whole else []), expected, 1)

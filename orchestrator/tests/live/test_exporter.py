@@ -52,14 +52,14 @@ FIELDS = ",".join(("interval_ns", "mean_bytes", "mean_packets", *COLUMNS))
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("influx")) as one:
-        yield one
+    with served(tmp_path_factory.mktemp("influx")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("influx-1.8"), "1.8.3") as one:
-        yield one
+    with served(tmp_path_factory.mktemp("influx-1.8"), "1.8.3") as server:
+        yield server
 
 
 def campaign(folder: Path, monkeypatch: pytest.MonkeyPatch, addresses: list[Address]) -> Delivery | str:
@@ -411,7 +411,7 @@ def test_an_exporter_leaves_the_cells_their_cores(run: Path, tmp_path: Path) -> 
     for cells_on, expected in (([min(mine)], mine - {min(mine)} or mine), (sorted(mine), mine)):
         sink = Address("ndjson", str(tmp_path / f"{len(cells_on)}.ndjson"))
         with exporting(tmp_path / "run", [sink], lambda _: None, cells_on):
-            (process,) = [one for one in multiprocessing.active_children() if one.name == "qbed-exporter"]
+            (process,) = [child for child in multiprocessing.active_children() if child.name == "qbed-exporter"]
             assert process.pid is not None
             wait_until(lambda pid=process.pid: os.getpriority(os.PRIO_PROCESS, pid) == 19)
             wait_until(lambda pid=process.pid, cores=expected: os.sched_getaffinity(pid) == cores)

@@ -125,8 +125,8 @@ def test_every_type_of_parameter_becomes_code(tmp_path: Path) -> None:
         assert line in header, line
     assert "/* W * / */" in generated("kernel", folder)["mine/mine_scheme.h"]
     plugin = generated("tc", folder)["q_mine.c"]
-    assert '{ "limit", SCHEME_AMOUNT, 4, 1, .packets = 2, .one = 1ull }' in plugin
-    assert '{ "wait", SCHEME_TIME, 4, 3, .packets = 0, .one = 1000ull }' in plugin
+    assert '{ "limit", SCHEME_AMOUNT, 4, 1, .packets = 2, .scale = 1ull }' in plugin
+    assert '{ "wait", SCHEME_TIME, 4, 3, .packets = 0, .scale = 1000ull }' in plugin
     assert "[ often { on | off } ]" in plugin
     assert "[ way { left | right } ]" in plugin and '.choices = { "left", "right" }' in plugin
     assert "enum { MINE_WAY_LEFT, MINE_WAY_RIGHT };" in generated("kernel", folder)["mine/mine_scheme.h"]

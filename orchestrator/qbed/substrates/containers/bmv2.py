@@ -87,7 +87,7 @@ exec stdbuf -oL {BMV2} --no-p4 --device-id {DEVICE} --log-console -L warn {ports
 def configure_switches(plan: Plan, folders: Path, lab: str, dilation: int) -> None:
     """Configure program, entries and queues of each BMv2 of a lab while its nodes wait. Raise `Bmv2Error`."""
     names = {node: name for name, node in containers(plan).items()}
-    found = {one.node: one for one in Engine().containers(lab)} if names else {}
+    found = {container.node: container for container in Engine().containers(lab)} if names else {}
     for index in switches(plan):
         node = plan.nodes[index]
         pipeline = _pipeline(plan, index)
@@ -99,7 +99,7 @@ def configure_switches(plan: Plan, folders: Path, lab: str, dilation: int) -> No
             near = Path(short) / "node"
             near.symlink_to((folders / node.name).resolve())
             _wait(near / ADDRESS, node.name, container)
-            program = next(one for one in plan.p4 if one.name == pipeline.program)
+            program = next(program for program in plan.p4 if program.name == pipeline.program)
             before = len(Engine().logs(container, _ALL))
             try:
                 configure(f"unix:{near / ADDRESS}", program, pipeline)
@@ -125,7 +125,7 @@ def _listens(address: Path) -> bool:
 
 
 def _state(container: Container) -> str:
-    return next((one.state for one in Engine().containers() if one.id == container.id), "gone")
+    return next((known.state for known in Engine().containers() if known.id == container.id), "gone")
 
 
 def _log_excerpt(lines: list[str]) -> str:

@@ -193,8 +193,8 @@ def ended_container(record: Record) -> str | None:
     try:
         engine = Engine()
         found = engine.containers(record.name)
-        gone = [one for one in found if one.state != "running"]
-        missing = sorted({*record.nodes, *record.beside} - {one.node for one in found})
+        gone = [container for container in found if container.state != "running"]
+        missing = sorted({*record.nodes, *record.beside} - {container.node for container in found})
         if missing:
             return f"the container of {missing[0]} has gone"
         return _describe_ended(engine, gone[0], record.path) if gone else None

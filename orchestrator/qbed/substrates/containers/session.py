@@ -196,8 +196,8 @@ class ContainerDeployment:
         return jobs.running(self.folder)
 
     def end(self, job: int) -> None:
-        one = jobs.find(self.folder, self.name, job)
-        with self.exec(one.node, jobs.ending(self._mount(one.node), one.number), background=False) as ending:
+        found = jobs.find(self.folder, self.name, job)
+        with self.exec(found.node, jobs.ending(self._mount(found.node), found.number), background=False) as ending:
             for answer in ending.events():
                 if answer.get("event") == "exit":
                     return

@@ -78,7 +78,9 @@ def _tc_queue(plan: Plan) -> Queue | None:
 
 def _scripts(plan: Plan) -> list[tuple[Node, str]]:
     """The lab's scripts, with the nodes that run them."""
-    return [(node, one.argv[0]) for node in plan.nodes for one in node.programs if one.argv[0] in node.files]
+    return [
+        (node, program.argv[0]) for node in plan.nodes for program in node.programs if program.argv[0] in node.files
+    ]
 
 
 def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]) -> Path:
