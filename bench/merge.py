@@ -71,10 +71,10 @@ def fill(run: Path) -> None:
 
 def child(*words: str) -> tuple[Cost, float]:
     """The cost of a process, and its peak memory (MB)."""
-    most = 0.0
+    peak_mb = 0.0
 
     def run() -> None:
-        nonlocal most
+        nonlocal peak_mb
         process = subprocess.Popen(
             [sys.executable, *words],
             stdout=subprocess.DEVNULL,
@@ -83,9 +83,9 @@ def child(*words: str) -> tuple[Cost, float]:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0, words
-        most = usage.ru_maxrss / 1024
+        peak_mb = usage.ru_maxrss / 1024
 
-    return measured(run), most
+    return measured(run), peak_mb
 
 
 def measure(rounds: int) -> list[Figure]:
@@ -101,9 +101,9 @@ def measure(rounds: int) -> list[Figure]:
                     table.unlink()
                 costs["going on"].append(child(*listing)[0])
                 costs["checked"].append(child("-c", SURVEY, str(run))[0])
-                cost, most = child("-c", MERGE, str(run))
+                cost, peak_mb = child("-c", MERGE, str(run))
                 costs["merge"].append(cost)
-                memory = max(memory, most)
+                memory = max(memory, peak_mb)
                 costs["finished"].append(child(*listing)[0])
     finally:
         shutil.rmtree(run.parent)

@@ -24,7 +24,7 @@ def failed_claims(run: Path) -> set[str]:
         for claim in claims
         if claim["sample_holds"] is False
         or any(
-            not parse_bound(estimate["bound"]).contains(estimate["centre"])
+            not parse_bound(estimate["bound"]).contains(estimate["point_estimate"])
             for estimate in claim["estimates"]
             if estimate["bound"]
         )

@@ -165,10 +165,10 @@ class Campaign(Part):
         profile = self.profiles[name]
         if profile.like is None:
             return profile
-        other = self.profiles[profile.like]
-        given = without(other.set, fields(profile.set)) | profile.set
-        seeds = profile.seeds or (None if "seed" in profile.axes else other.seeds)
-        return profile.model_copy(update={"axes": other.axes | profile.axes, "set": given, "seeds": seeds})
+        base = self.profiles[profile.like]
+        given = without(base.set, fields(profile.set)) | profile.set
+        seeds = profile.seeds or (None if "seed" in profile.axes else base.seeds)
+        return profile.model_copy(update={"axes": base.axes | profile.axes, "set": given, "seeds": seeds})
 
     def judges(self, claim: Claim, profile: str | None) -> bool:
         """Whether a claim is one that a profile's cells can tell."""
@@ -252,7 +252,7 @@ def _wrong_comparisons(
     for name, profile in campaign.profiles.items():
         place = ("profiles", name)
         if profile.like is not None and (profile.like not in campaign.profiles or campaign.profiles[profile.like].like):
-            known = [other for other, profile in campaign.profiles.items() if profile.like is None]
+            known = [name for name, profile in campaign.profiles.items() if profile.like is None]
             yield source.message((*place, "like"), f"expected a profile by itself{nearest(profile.like, known)}")
         for claim in profile.differs:
             if claim not in claims:

@@ -15,7 +15,7 @@ from qbed.base.errors import QbedError
 from qbed.base.json_files import read_json, write_json
 
 VERSION = 1
-_WHOLE = ""
+_NO_PROFILE = ""
 """The name of a run without a profile."""
 
 
@@ -50,8 +50,8 @@ class Lock:
             value = read_json(path)
         except (OSError, ValueError):
             value = None
-        whole = isinstance(value, dict) and value.get("version") == VERSION and _is_of_traces(value.get("traces"))
-        if value is None or not whole or not _is_of_traces(value.get("kernels", {}), 2):
+        valid = isinstance(value, dict) and value.get("version") == VERSION and _is_of_traces(value.get("traces"))
+        if value is None or not valid or not _is_of_traces(value.get("kernels", {}), 2):
             raise LockError(
                 f"{path} is no lock of version {VERSION}; `qbed run --lock` writes it anew where it is deleted"
             )
@@ -65,11 +65,11 @@ class Lock:
         `part`: `found` has only some of the campaign's cells.
         """
         series = kernel.series
-        known = self.traces.get(profile or _WHOLE, {}).get(series)
+        known = self.traces.get(profile or _NO_PROFILE, {}).get(series)
         if known is None:
             what = f"the profile `{profile}`" if profile else "the campaign without a profile"
             raise LockError(f"{self.path} has no traces of {what} on kernel {series}: `qbed run --lock` records them")
-        locked = self.kernels.get(profile or _WHOLE, {}).get(series, kernel.version)
+        locked = self.kernels.get(profile or _NO_PROFILE, {}).get(series, kernel.version)
         suspect = f"; it is of kernel {locked}, and this is {kernel.version}" if locked != kernel.version else ""
         for cell, trace in found.items():
             if cell not in known:
@@ -82,8 +82,8 @@ class Lock:
 
     def record(self, profile: str | None, kernel: Kernel, found: Mapping[str, str]) -> None:
         """Replace the recorded traces of a profile."""
-        self.traces.setdefault(profile or _WHOLE, {})[kernel.series] = dict(found)
-        self.kernels.setdefault(profile or _WHOLE, {})[kernel.series] = kernel.version
+        self.traces.setdefault(profile or _NO_PROFILE, {})[kernel.series] = dict(found)
+        self.kernels.setdefault(profile or _NO_PROFILE, {})[kernel.series] = kernel.version
         write_json(self.path, {"version": VERSION, "traces": self.traces, "kernels": self.kernels})
 
 

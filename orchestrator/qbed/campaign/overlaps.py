@@ -103,9 +103,9 @@ class Setting:
     value: object = MISSING
 
 
-def clash(first: Setting, other: Setting) -> bool:
+def clash(first: Setting, second: Setting) -> bool:
     """Whether two axes undo each other there."""
-    outer, inner = sorted((first, other), key=lambda setting: len(setting.path))
+    outer, inner = sorted((first, second), key=lambda setting: len(setting.path))
     if not within(inner.path, outer.path):
         return False
     if len(outer.path) == len(inner.path) and outer.value is MISSING:

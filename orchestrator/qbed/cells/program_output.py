@@ -99,8 +99,8 @@ def rows_of_json(text: str) -> list[Row]:
 
 def _documents(text: str) -> Iterator[dict[str, Json]]:
     try:
-        whole: Json = json.loads(text)
-        documents = whole if isinstance(whole, list) else [whole]
+        value: Json = json.loads(text)
+        documents = value if isinstance(value, list) else [value]
     except (ValueError, RecursionError) as error:
         documents = [
             _parse_line(number, line, error) for number, line in enumerate(text.splitlines(), 1) if line.strip()

@@ -81,13 +81,13 @@ def _differences(claim: str, measured: Mapping[str, list[Json]], within: Mapping
                 yield f"{name} {_shown(first)} and {_shown(other)}{tolerance}"
 
 
-def _is_close(first: Json, other: Json, band: Band) -> bool:
+def _is_close(first: Json, second: Json, band: Band) -> bool:
     """Compare with a tolerance for rounding: the order of summation depends on the order of the cells in the tables."""
     if isinstance(first, bool) or not isinstance(first, int | float):
-        return first == other
-    if isinstance(other, bool) or not isinstance(other, int | float):
-        return first == other
-    return band.holds(first, other) or math.isclose(first, other, rel_tol=ROUNDING)
+        return first == second
+    if isinstance(second, bool) or not isinstance(second, int | float):
+        return first == second
+    return band.holds(first, second) or math.isclose(first, second, rel_tol=ROUNDING)
 
 
 def _shown(value: Json) -> str:

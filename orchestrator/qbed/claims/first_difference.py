@@ -101,8 +101,8 @@ class CellTable:
         if self.file is None:
             return
         cursor = self.select(", ".join(map(quoted, names)), rest)
-        while some := cursor.fetchmany(BATCH):
-            yield from some
+        while rows := cursor.fetchmany(BATCH):
+            yield from rows
 
 
 def first_sample(name: str, tables: tuple[CellTable, CellTable]) -> Pair | None:

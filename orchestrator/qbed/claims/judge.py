@@ -23,14 +23,14 @@ from qbed.claims.caveats import find_caveats
 from qbed.claims.intervals import (
     CONFIDENCE,
     FALSE_ALARM,
-    LEAST_EQUAL,
+    MIN_EQUAL,
     UNKNOWN,
     Interval,
-    centre,
     detectable,
     interval,
+    point_estimate,
+    robust_outcome,
     share_interval,
-    surely,
 )  # fmt: skip
 from qbed.claims.samples import Answer, Group, SampleError, answer, measures, whole_seeds
 from qbed.claims.sql import Connection
@@ -78,9 +78,9 @@ def judge_all(
         axes = [axis["name"] for axis in RunFolder(run).identity()["matrix"]["axes"]]
         caveats = find_caveats(connection, axes, campaign.views)
     _query_each_seed(run, only or {}, seeds, [sample for sample in samples.values() if sample.together is not None])
-    strict = 1 - FALSE_ALARM / max(1, sum(sample.bounds for sample in samples.values()))
+    adjusted_confidence = 1 - FALSE_ALARM / max(1, sum(sample.bounds for sample in samples.values()))
     return [
-        _verdict(samples[claim.name], seeds, strict, undecidable).model_copy(
+        _verdict(samples[claim.name], seeds, adjusted_confidence, undecidable).model_copy(
             update={"caveats": caveats.of_claim(claim)}
         )
         if claim.name in samples
@@ -127,7 +127,7 @@ def _not_judged(claim: Claim) -> Verdict:
     return _build(claim, verdict=NOT_JUDGED, reason=f"only in {', '.join(claim.profiles or ())}")
 
 
-def _verdict(sample: _Sample, seeds: list[int], strict: float, undecidable: str | None) -> Verdict:
+def _verdict(sample: _Sample, seeds: list[int], adjusted_confidence: float, undecidable: str | None) -> Verdict:
     claim = sample.claim
     if sample.problem is None and not claim.random:
         sample.problem = _differing(sample)
@@ -142,8 +142,8 @@ def _verdict(sample: _Sample, seeds: list[int], strict: float, undecidable: str 
             contradicted=contradicted,
             measured=measured,
         )
-    estimates, decided = _estimate(sample, seeds, strict)
-    measured |= {_label(estimate): estimate.centre for estimate in estimates if estimate.name != SHARE}
+    estimates, decided = _estimate(sample, seeds, adjusted_confidence)
+    measured |= {_label(estimate): estimate.point_estimate for estimate in estimates if estimate.name != SHARE}
     counted = min((estimate.seeds for estimate in estimates), default=0)
     common: Row = {"estimates": estimates, "measured": measured, "seeds": counted, "sample_holds": holds}
     if undecidable is not None:
@@ -184,24 +184,24 @@ def _first_different(values: Mapping[int, T]) -> tuple[tuple[int, T], tuple[int,
     return first, next(item for item in others if item[1] != first[1])
 
 
-def _estimate(sample: _Sample, seeds: list[int], strict: float) -> tuple[list[Estimate], Outcome]:
+def _estimate(sample: _Sample, seeds: list[int], adjusted_confidence: float) -> tuple[list[Estimate], Outcome]:
     """The estimates of a claim, and its verdict at the confidence that may change the exit status."""
     claim = sample.claim
     if claim.sql is not None:
         values = {seed: float(answer.holds) for seed, answer in sample.answers.items() if answer.holds is not None}
-        shown, sure = (_share(claim, values, level) for level in (CONFIDENCE, strict))
+        shown, adjusted = (_share(claim, values, level) for level in (CONFIDENCE, adjusted_confidence))
         estimate = Estimate(
             name=SHARE, bound=str(MAJORITY), average="share", values=_stored(values), seeds=len(values),
-            centre=sum(values.values()) / len(values) if values else None, low=shown[0], high=shown[1],
+            point_estimate=sum(values.values()) / len(values) if values else None, low=shown[0], high=shown[1],
             outcome=MAJORITY.judge(*shown),
         )  # fmt: skip
-        return [estimate], MAJORITY.judge(*sure)
+        return [estimate], MAJORITY.judge(*adjusted)
     estimates, decided = [], list[Outcome]()
     for group in sample.groups:
         for name, by_seed in group.values.items():
             estimates.append(_measure(claim, group, name, by_seed, seeds))
             if name in claim.bound:
-                decided.append(_surely(claim, name, by_seed, seeds, strict))
+                decided.append(_robust_outcome(claim, name, by_seed, seeds, adjusted_confidence))
     return estimates, _combined(decided)
 
 
@@ -215,7 +215,7 @@ def _share(claim: Claim, values: Mapping[int, float], confidence: float) -> Inte
 def _measure(claim: Claim, group: Group, name: str, by_seed: Mapping[int, float], seeds: list[int]) -> Estimate:
     values, bound = list(by_seed.values()), claim.bound.get(name)
     low, high = _interval(claim, by_seed, seeds, CONFIDENCE)
-    middle = centre(values, claim.average) if values else None
+    middle = point_estimate(values, claim.average) if values else None
     return Estimate(
         name=name,
         group=group.columns,
@@ -223,7 +223,7 @@ def _measure(claim: Claim, group: Group, name: str, by_seed: Mapping[int, float]
         average=claim.average,
         values=_stored(by_seed),
         seeds=len(values),
-        centre=middle if middle == middle else None,
+        point_estimate=middle if middle == middle else None,
         low=_finite(low),
         high=_finite(high),
         detectable=detectable(values, claim.average) if claim.random and bound is not None else None,
@@ -239,12 +239,14 @@ def _interval(claim: Claim, by_seed: Mapping[int, float], seeds: list[int], conf
     return interval(list(by_seed.values()), claim.average, confidence) if len(by_seed) == len(seeds) else UNKNOWN
 
 
-def _surely(claim: Claim, name: str, by_seed: Mapping[int, float], seeds: list[int], strict: float) -> Outcome:
+def _robust_outcome(
+    claim: Claim, name: str, by_seed: Mapping[int, float], seeds: list[int], adjusted_confidence: float
+) -> Outcome:
     if not claim.random:
-        return claim.bound[name].judge(*_interval(claim, by_seed, seeds, strict))
+        return claim.bound[name].judge(*_interval(claim, by_seed, seeds, adjusted_confidence))
     if len(by_seed) < len(seeds):
         return "undecided"
-    return surely(list(by_seed.values()), claim.average, claim.bound[name], strict)
+    return robust_outcome(list(by_seed.values()), claim.average, claim.bound[name], adjusted_confidence)
 
 
 def _combined(outcomes: Iterable[Outcome]) -> Outcome:
@@ -263,8 +265,8 @@ def _reason(claim: Claim, estimates: list[Estimate], seeds: list[int]) -> str:
     first = next((estimate for estimate in bounded if estimate.outcome == "refuted"), None)
     first = first or next(estimate for estimate in bounded if estimate.outcome == "undecided")
     if claim.random and len(seeds) == 1:
-        centre = "no value" if first.centre is None else f"{first.centre:.4g}"
-        return f"one seed decides nothing random: {_label(first)} {centre}, expected {first.bound}"
+        average = "no value" if first.point_estimate is None else f"{first.point_estimate:.4g}"
+        return f"one seed decides nothing random: {_label(first)} {average}, expected {first.bound}"
     if first.seeds < len(seeds) and first.name != SHARE:
         lost = next(seed for seed in seeds if str(seed) not in first.values)
         return f"{_label(first)} has no value for seed {lost}"
@@ -273,7 +275,7 @@ def _reason(claim: Claim, estimates: list[Estimate], seeds: list[int]) -> str:
     if first.low is None or first.high is None:
         equal = len(set(first.values.values())) == 1
         return (
-            f"{first.seeds} equal values: expected {LEAST_EQUAL} seeds" if equal else f"{first.seeds} seeds are too few"
+            f"{first.seeds} equal values: expected {MIN_EQUAL} seeds" if equal else f"{first.seeds} seeds are too few"
         )
     return f"{_label(first)} is {first.low:.4g} to {first.high:.4g} at 95 %, expected {first.bound}"
 

@@ -31,7 +31,7 @@ class Estimate(BaseModel):
     values: dict[str, float] = {}
     """By seed, at most `MAX_VALUES`."""
     seeds: int
-    centre: float | None
+    point_estimate: float | None
     """Average over seeds; None if it does not exist."""
     low: float | None = None
     """Ends of the 95 % confidence interval; None: infinite."""

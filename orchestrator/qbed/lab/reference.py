@@ -139,7 +139,7 @@ def page() -> str:
     return "\n".join([_INTRODUCTION, *sections(_schema(), "The lab"), *schemes, *rates])
 
 
-def sections(root: Schema, whole: str, level: int = 2) -> Iterator[str]:
+def sections(root: Schema, title: str, level: int = 2) -> Iterator[str]:
     """One table for a file and one for each part of it, in the order of their first use, off its JSON Schema.
 
     Alternatives at one place have their name beside the place. `level`: that of the headings.
@@ -147,7 +147,7 @@ def sections(root: Schema, whole: str, level: int = 2) -> Iterator[str]:
     titles: dict[str, str] = {}
     _collect(root, root, "", titles)
     shared = {place for place, count in Counter(titles.values()).items() if count > 1}
-    yield _table(f"{'#' * level} {whole}", root)
+    yield _table(f"{'#' * level} {title}", root)
     for name, place in titles.items():
         alternative = f": {name}" if place in shared else ""
         yield _table(f"{'#' * level} `{place}`{alternative}", root["$defs"][name], place)

@@ -140,8 +140,8 @@ def result_points(row: Row, flows: pa.Table, totals: pa.Table, axes: list[str], 
     if totals is not None:
         used = [use for total in totals.to_pylist() if (use := _use(total)) is not None]
         numbers["use_percent"] = max(used, default=None)
-    whole = ("complete", "flows", "flows_complete", "flows_failed", "retransmits", "timeouts")
-    kinds = {name: pa.int64() if name in whole or name.endswith("_packets") else pa.float64() for name in numbers}
+    integers = ("complete", "flows", "flows_complete", "flows_failed", "retransmits", "timeouts")
+    kinds = {name: pa.int64() if name in integers or name.endswith("_packets") else pa.float64() for name in numbers}
     fields = {name: pa.array([value] * len(axes), kinds[name]) for name, value in numbers.items()}
     tags = [origin.tags | {"axis": axis, "value": str(row.get(axis))} for axis in axes]
     return _at_once("result", tags, fields, origin)

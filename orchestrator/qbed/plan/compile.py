@@ -281,8 +281,8 @@ class _Compiler:
             for edge, out in routing.detours(node):
                 yield self.route(self.prefix(edge, family), [out], family, metrics)
             for out in routing.direct(node):
-                here, there = self.number(out), self.number((out[0], 1 - out[1]))
-                prefix = Number(min(here.offset, there.offset), core=True).text(family)
+                local, remote = self.number(out), self.number((out[0], 1 - out[1]))
+                prefix = Number(min(local.offset, remote.offset), core=True).text(family)
                 length = 31 if family == 4 else 127
                 if metrics != p.Metrics():
                     interface = self.interfaces[out]

@@ -386,8 +386,8 @@ class Plan(Part):
         """A full frame there and its bare acknowledgement (40 bytes of headers and 12 of time stamps) back, through
         empty queues.
         """
-        there, back = self.path(source, destination), self.path(destination, source)
-        return there.transit_ns(there.mtu + ETHERNET_BYTES) + back.transit_ns(ETHERNET_BYTES + 52)
+        forward, back = self.path(source, destination), self.path(destination, source)
+        return forward.transit_ns(forward.mtu + ETHERNET_BYTES) + back.transit_ns(ETHERNET_BYTES + 52)
 
     @cached_property
     def one_path(self) -> bool:

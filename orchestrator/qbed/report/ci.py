@@ -99,8 +99,8 @@ def write_junit(file: Path, ended: Iterable[Ended]) -> None:
             _claims(xml, run)
             _cells(xml, run)
             if run.differences:
-                many = len(run.differences)
-                xml.open("testsuite", name=f"{run.name}.lock", tests=many, failures=many, errors=0, skipped=0)
+                count = len(run.differences)
+                xml.open("testsuite", name=f"{run.name}.lock", tests=count, failures=count, errors=0, skipped=0)
                 for text in run.differences:
                     xml.case(f"{run.name}.lock", text.partition(" differs ")[0], failure=("different", text))
                 xml.close("testsuite")

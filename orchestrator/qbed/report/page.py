@@ -211,8 +211,8 @@ def _cells(connection: Connection, axes: list[str], colours: dict[str, str]) -> 
             FROM all_cells ORDER BY status = 'complete', cell"""
     )
     rows: list[list[str]] = []
-    while some := found.fetchmany(1000):
-        rows += [_cell(row[: len(axes) + 2], *row[len(axes) + 2 :]) for row in some]
+    while batch := found.fetchmany(1000):
+        rows += [_cell(row[: len(axes) + 2], *row[len(axes) + 2 :]) for row in batch]
     data = {"axes": len(axes), "series": 1, "colours": colours, "rows": rows}
     return Markup(json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"))
 

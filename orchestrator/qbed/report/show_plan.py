@@ -234,8 +234,8 @@ def _distribution(found: Size | Time, show: Callable[[int], str]) -> str:
         case Exponential():
             return f"exponential of mean {show(round(found.exponential))}"
         case ParetoSize(pareto=pareto):
-            most = f", {show(pareto.max_bytes)} at most" if pareto.max_bytes is not None else ""
-            return f"pareto of mean {show(pareto.mean_bytes)} and shape {pareto.shape:g}{most}"
+            limit = f", {show(pareto.max_bytes)} at most" if pareto.max_bytes is not None else ""
+            return f"pareto of mean {show(pareto.mean_bytes)} and shape {pareto.shape:g}{limit}"
         case ParetoTime(pareto=pareto):
             return f"pareto of mean {show(round(pareto.mean_ns))} and shape {pareto.shape:g}"
         case Cdf():

@@ -109,8 +109,8 @@ def _trace(
     shape = "hv" if spec.kind == "steps" else "linear"
     band(figure, along, lows, highs, (colour, name, shape))
     line = {"color": colour, "width": 2.4, "dash": dash, "shape": shape}
-    few = spec.kind == "line" and len(rows) <= MAX_SYMBOLS
-    mode = "lines+markers" if few else "lines"
+    with_symbols = spec.kind == "line" and len(rows) <= MAX_SYMBOLS
+    mode = "lines+markers" if with_symbols else "lines"
     figure.add_scatter(y=values, mode=mode, line=line, marker={"size": 8, "symbol": symbol}, **common)
 
 

@@ -125,7 +125,7 @@ class Labs:
 
 async def _cut(stream: asyncio.StreamReader) -> str:
     """Read a process's output; only its beginning is kept."""
-    kept = bytearray()
+    output = bytearray()
     while piece := await stream.read(1 << 16):
-        kept += piece[: MAX_OUTPUT - len(kept)]
-    return kept.decode(errors="replace")
+        output += piece[: MAX_OUTPUT - len(output)]
+    return output.decode(errors="replace")

@@ -63,11 +63,11 @@ def _parameters(scheme: str, qdisc: Qdisc) -> dict[str, str]:
     return registry()[scheme].describe(qdisc.kind, bytes.fromhex(qdisc.options))
 
 
-def same(field: str, first: str, other: str) -> bool:
+def same(field: str, first: str, second: str) -> bool:
     parse: Any = {"buffer": parse_amount, "queue": parse_amount, "threshold": parse_amount, "delay": parse_duration}
     parse |= {"rate": parse_rate, "rate[0]": parse_rate}
     read = parse.get(field.rpartition(".")[2], str)
-    return bool(read(first) == read(other))
+    return bool(read(first) == read(second))
 
 
 def plan_of(folder: Path, cell: Cell) -> Plan:
@@ -246,8 +246,8 @@ PATHS = st.sampled_from(sorted(VALUES))
 
 
 @st.composite
-def fields(draw: Any, most: int = 3) -> dict[str, Any]:
-    return {path: draw(st.sampled_from(VALUES[path])) for path in draw(st.lists(PATHS, max_size=most, unique=True))}
+def fields(draw: Any, count: int = 3) -> dict[str, Any]:
+    return {path: draw(st.sampled_from(VALUES[path])) for path in draw(st.lists(PATHS, max_size=count, unique=True))}
 
 
 @st.composite
@@ -303,9 +303,9 @@ def _labels_hold(plan: Plan, cell: Cell, axes: dict[str, Any], set_: dict[str, A
             every = [
                 {".".join(map(str, path)): v for path, v in leaves(alternative["set"]).items()} for alternative in entry
             ]
-            mine = every[[alternative["name"] for alternative in entry].index(cell.values[axis])]
+            chosen = every[[alternative["name"] for alternative in entry].index(cell.values[axis])]
             promised = {
-                f: v for f, v in mine.items()
+                f: v for f, v in chosen.items()
                 if f not in differing and any(settings.get(f) != v for settings in every)
             }  # fmt: skip
         for field, value in promised.items():

@@ -138,7 +138,7 @@ def test_sql_is_asked_for_each_seed(judge: Judge, good: int, of: int, verdict: s
     assert (found.verdict, found.seeds) == (verdict, of)
     assert found.sample_holds is (good == of)
     assert found.measured == {"least": 2.0 if good == of else 1.0}
-    assert found.estimates[0].centre == good / of
+    assert found.estimates[0].point_estimate == good / of
 
 
 def test_sql_of_a_deterministic_claim_gives_the_same_row_for_each_seed(judge: Judge) -> None:

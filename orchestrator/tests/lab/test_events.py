@@ -184,7 +184,7 @@ def test_any_text_is_a_trace_or_refused(text: str) -> None:
     except ValueError:
         return
     assert rates and all(rate >= 1 for _, rate in rates)
-    assert all(first[0] < other[0] for first, other in pairwise(rates))
+    assert all(first[0] < second[0] for first, second in pairwise(rates))
 
 
 @given(st.lists(st.integers(0, 20_000), min_size=1, max_size=50))

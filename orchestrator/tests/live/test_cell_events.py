@@ -73,10 +73,10 @@ def together(events: list[Event]) -> dict[tuple[str, int, int], list[float]]:
     return found
 
 
-def assert_equal(first: dict[Any, list[float]], other: dict[Any, list[float]]) -> None:
+def assert_equal(first: dict[Any, list[float]], second: dict[Any, list[float]]) -> None:
     """Equal but for the means, which events have with one decimal."""
-    assert first.keys() == other.keys()
-    assert all(values == pytest.approx(other[key], abs=0.1) for key, values in first.items())
+    assert first.keys() == second.keys()
+    assert all(values == pytest.approx(second[key], abs=0.1) for key, values in first.items())
 
 
 def test_an_ended_cell_gives_the_events_of_the_running_one(run: Path) -> None:

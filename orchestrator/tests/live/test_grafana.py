@@ -111,7 +111,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with served(tmp_path_factory.mktemp("influx")) as server:
         sink: Influx = server.sink("qbed")
         for points in all_points():
-            sink.give(sink.encode(points))
+            sink.write(sink.encode(points))
         yield server
 
 
@@ -281,7 +281,7 @@ def test_a_run_can_be_deleted(tmp_path: Path, server: Server) -> None:
     other = Origin("look", "look-2", time.time_ns())
     for run in (ORIGIN, other):
         points = queue_points(table("queue_series", [{"queue": 0, "time_ns": 1}]), run, QUEUES)
-        sink.give(sink.encode(points))
+        sink.write(sink.encode(points))
     server.query("DROP SERIES WHERE \"run\" = 'look-1'", "deleted")
     assert [row["value"] for row in server.query('SHOW TAG VALUES WITH KEY = "run"', "deleted")] == ["look-2"]
 

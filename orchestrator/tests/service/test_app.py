@@ -122,7 +122,7 @@ def test_a_queue_that_is_full_takes_nothing_more(tmp_path: Path) -> None:
         assert submitted(client).status_code == 201
         full = client.post("/api/jobs/1/retry")
         assert full.status_code == 429 and full.headers["retry-after"]
-    with client_of(tmp_path, kept=3) as client:
+    with client_of(tmp_path, retention=3) as client:
         assert "remove some" in submitted(client).json()["errors"][0]
 
 
@@ -152,7 +152,7 @@ def test_every_rule_leads_somewhere_and_every_state_out() -> None:
 
 def test_of_many_who_start_a_job_one_does(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path)
-    job = jobs.add("x", {}, None, queue=1, kept=1)
+    job = jobs.add("x", {}, None, queue=1, retention=1)
     won: list[str] = []
 
     def start() -> None:
@@ -168,7 +168,7 @@ def test_of_many_who_start_a_job_one_does(tmp_path: Path) -> None:
         thread.join()
     assert sorted(won) == ["lost"] * 7 + ["running"]
     with pytest.raises(FullError):
-        jobs.add("x", {}, None, queue=9, kept=1)
+        jobs.add("x", {}, None, queue=9, retention=1)
     jobs.close()
 
 
@@ -211,7 +211,7 @@ class Broken:
 
 def test_viewers_get_a_state_after_it_is_on_the_disk(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path)
-    job = jobs.add("x", {}, None, queue=1, kept=1)
+    job = jobs.add("x", {}, None, queue=1, retention=1)
 
     def reported_states() -> list[str]:
         lines = (jobs.place(job) / EVENTS).read_bytes().split(b"\n")

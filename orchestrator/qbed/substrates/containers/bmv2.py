@@ -72,12 +72,12 @@ def topology(switch: Row, name: str, image: str) -> Row:
 
 def write(pipeline: Pipeline, folder: Path) -> None:
     """Write the files of a switch's BMv2 into the node's folder."""
-    there = " && ".join(f"[ -e /sys/class/net/{interface} ]" for interface in pipeline.ports)
+    interfaces_exist = " && ".join(f"[ -e /sys/class/net/{interface} ]" for interface in pipeline.ports)
     ports = " ".join(f"-i {number}@{interface}" for number, interface in enumerate(pipeline.ports))
     # The kernel below is to say nothing of its own; Containerlab has switched IPv6 on as it made this container. What
     # is wrong with a program BMv2 says on its output only, which would keep it back.
     (folder / SCRIPT).write_text(f"""\
-until {there}; do sleep 0.1; done
+until {interfaces_exist}; do sleep 0.1; done
 echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
 exec stdbuf -oL {BMV2} --no-p4 --device-id {DEVICE} --log-console -L warn {ports} -- \\
     --grpc-server-addr unix:/qbed/{ADDRESS}
