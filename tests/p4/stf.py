@@ -398,7 +398,7 @@ def congestion_point() -> Iterator[str]:
     yield "mirroring_add 1 510\n"
     yield (
         f"setdefault qcn settings(buffer:{NEVER}, equilibrium:{NEVER}, weight:0, full_scale:1, "
-        f"inverse_scale:{2**48}, bits:6, sample_least:{NEVER}, sample_step:0, reflect:{NEVER}, "
+        f"inverse_scale:{2**48}, bits:6, min_sampling:{NEVER}, sample_step:0, reflect:{NEVER}, "
         "reflect_step:0, between_samples:1, capped:0)\n\n"
     )
     packet = signal_packet(wire.DATA_FIELDS, b"payload")

@@ -319,7 +319,7 @@ def test_qcn_in_p4_writes_the_bytes_of_the_kernels_qcn(
 ) -> None:
     """Each packet is sampled and no feedback is reflected, so chance has no effect."""
     always = (
-        f"buffer: 100 packets, sample_least: 100 %, sample_most: 100 %, reflect: 0 %, equilibrium: 5 packets, {more}"
+        f"buffer: 100 packets, min_sampling: 100 %, max_sampling: 100 %, reflect: 0 %, equilibrium: 5 packets, {more}"
     )
     settings = {"more": always, "controller": "timely", "addressing": addressing, "stop": "35 ms", "duration": "40 ms"}
     linux, bmv2 = (run_cell(CONGESTION_POINT.format(kind=kind, **settings)) for kind in ("linux", "bmv2"))

@@ -148,7 +148,7 @@ REFUSED = [
     ("default: {kind: bmv2, scheme: abq, preset: published, threshold: 9 packets}", "in P4 it is as in the article, which is the default: got `peak`"),
     ("default: {kind: bmv2, scheme: abq, threshold: 30 KB}", "`threshold`: in P4 a queue's length is a number of packets"),
     ("default: {kind: bmv2, scheme: abq}\n  s1>h1: {hold_limit: 3 packets}", "in P4 a switch has the same limit of what is held for all its ports"),
-    ("default: {kind: bmv2, scheme: qcn, sample_least: 50 %}", "switches.default.sample_least: `sample_least`: it is more than `sample_most`"),
+    ("default: {kind: bmv2, scheme: qcn, min_sampling: 50 %}", "switches.default.min_sampling: `min_sampling`: it is more than `max_sampling`"),
     ("default: {kind: bmw2}", "expected `linux` or `bmv2`, got `bmw2`"),
     ("default: {kind: bmv2, qdisc: fq_codel}", "a switch that runs a program has plain queues: expected `buffer`"),
     ("s1>h1: {engine: p4switch}", "switches.s1>h1.engine: is of a switch as a whole: expected it under `s1`"),
