@@ -62,7 +62,7 @@ def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Recor
         .partition(": ")[2]
         .strip(),
         date=meta["provenance"]["run_at"].partition(" ")[0],
-        cells=len(identity["cells"]),
+        cells=identity["cells"],
         claims=[recorded(verdict) for verdict in read_verdicts(folder) if verdict.verdict != "not asked"],
         figures=titles,
     )
