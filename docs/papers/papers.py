@@ -100,6 +100,9 @@ class Measure(Part):
     centre: float | None = None
     low: float | None = None
     high: float | None = None
+    average: str = "mean"
+    detectable: float | None = None
+    """Distance from the bound (for a geometric mean: factor) that these seeds show with a probability of 80 %."""
     outcome: str | None = None
 
 

@@ -41,6 +41,13 @@ def interval(measure: Measure) -> str:
     return f"{number(measure.centre)} ({number(measure.low)} to {number(measure.high)})"
 
 
+def power(measure: Measure) -> str:
+    """The distance from the bound that the seeds would have shown with a probability of 80 %."""
+    if measure.detectable is None:
+        return EMPTY
+    return f"factor {number(measure.detectable)}" if measure.average == "geometric" else number(measure.detectable)
+
+
 def group(measure: Measure) -> str:
     return ", ".join(f"{name} {value}" for name, value in measure.group.items()) or EMPTY
 
@@ -87,11 +94,15 @@ def _claim(reference: str, claim: RecordedClaim | None) -> Iterator[str]:
     if claim.measures:
         rows = [
             f"| {cell(measure.name)} | {cell(group(measure))} | {interval(measure)} | "
-            f"{cell(measure.bound or EMPTY)} | {measure.outcome or EMPTY} |"
+            f"{cell(measure.bound or EMPTY)} | {power(measure)} | {measure.outcome or EMPTY} |"
             for measure in claim.measures
         ]
         yield "\n".join(
-            ["| measure | of | ours (95 % interval) | the claim's bound | outcome |", "|---|---|---|---|---|", *rows]
+            [
+                "| measure | of | ours (95 % interval) | the claim's bound | shown from | outcome |",
+                "|---|---|---|---|---:|---|",
+                *rows,
+            ]
         )
     if claim.why and claim.expect != "holds":
         yield wrapped(f"Cause: {claim.why}")
@@ -135,7 +146,8 @@ def page(name: str, paper: Paper, records: Mapping[str, Record]) -> str:
         wrapped(
             f"{paper.authors}, {paper.published}. Scheme: [{paper.scheme}](../../schemes/{paper.scheme}/README.md). "
             "Each item of the paper in its order: what the paper shows, what qbed measures, and the verdict over seeds "
-            "([intervals](../decisions/0047-claims-are-judged-over-seeds.md))."
+            "([intervals](../decisions/0047-claims-are-judged-over-seeds.md)). *Shown from* is the distance from the "
+            "bound that these seeds would have shown with a probability of 80 %."
         ),
         "\n".join(
             ["| item | result |", "|---|---|"]

@@ -123,7 +123,16 @@ def test_selected_runs() -> None:
 
 def test_a_page_shows_intervals_verdicts_and_what_is_not_run() -> None:
     measures = [
-        Measure(name="gain", group={"tcp": "cubic"}, bound="> 1.5", centre=2.0, low=1.75, high=2.25, outcome="holds"),
+        Measure(
+            name="gain",
+            group={"tcp": "cubic"},
+            bound="> 1.5",
+            centre=2.0,
+            low=1.75,
+            high=2.25,
+            detectable=0.4,
+            outcome="holds",
+        ),
         Measure(name="loss", centre=0.5),
     ]
     claim = RecordedClaim(
@@ -147,8 +156,8 @@ def test_a_page_shows_intervals_verdicts_and_what_is_not_run() -> None:
     assert "| [Fig. 1 (section 2)](#fig-1-section-2) | holds |" in text
     assert "| [Fig. 2](#fig-2) | not run |" in text
     assert "`faster`: **holds** (expected: refuted) by 5 seeds. The paper: It is faster." in text
-    assert "| gain | tcp cubic | 2 (1.75 to 2.25) | > 1.5 | holds |" in text
-    assert "| loss | - | 0.5 (too few seeds) | - | - |" in text
+    assert "| gain | tcp cubic | 2 (1.75 to 2.25) | > 1.5 | 0.4 | holds |" in text
+    assert "| loss | - | 0.5 (too few seeds) | - | - | - |" in text
     assert "![Completion times](pictures/x-x-fct.png)" in text
     assert "`faster`: the run behind it is not recorded yet." in text
     assert "| `qbed run labs/x --profile paper` | 10 | 2026-01-01 | `0` | 6.12 | a CPU |" in text
