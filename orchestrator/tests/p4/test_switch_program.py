@@ -144,7 +144,7 @@ REFUSED = [
     ("default: {kind: bmv2, scheme: qcn, recirculation: {port: 511}}", "switches.default.recirculation.port: expected at most 510"),
     ("s1>h1: {scheme: qcn, recirculation: {port: 9}}", "switches.s1>h1.recirculation: is of a switch as a whole: expected it under `s1`"),
     ("default: {kind: bmv2, scheme: abq, above: codel}", "switches.default.above: `above`: in P4 it is `ecn` or `droptail`, got `codel`"),
-    ("default: {kind: bmv2, scheme: abq, release: window}", "switches.default.release: `release`: in P4 it is as in the article, which is the default: got `window`"),
+    ("default: {kind: bmv2, scheme: abq, release: window}", "switches.default.release: `release`: in P4 it is `all` or `count`, got `window`"),
     ("default: {kind: bmv2, scheme: abq, preset: published, threshold: 9 packets}", "in P4 it is as in the article, which is the default: got `peak`"),
     ("default: {kind: bmv2, scheme: abq, threshold: 30 KB}", "`threshold`: in P4 a queue's length is a number of packets"),
     ("default: {kind: bmv2, scheme: abq}\n  s1>h1: {hold_limit: 3 packets}", "in P4 a switch has the same limit of what is held for all its ports"),
