@@ -55,13 +55,13 @@ class Item(Part):
     """Its name in the paper, such as `Fig. 4`."""
     section: str = ""
     shows: str
-    """What the paper shows, with its numbers."""
+    """Result of the paper, with its numbers."""
     claims: list[Reference] = []
-    """RUN.CLAIM: what qbed measures of it."""
+    """RUN.CLAIM: measurements of the result."""
     figures: list[Reference] = []
     """RUN.FIGURE, by the figure's `name` or kind."""
     answer: str = ""
-    """What qbed does about it beside the claims; required without claims."""
+    """Answer in addition to the claims; required without claims."""
     state: Literal["measured", "implemented", "not comparable", "missing"] = "measured"
 
 
@@ -97,7 +97,7 @@ class Measure(Part):
     name: str
     group: dict[str, JsonValue] = {}
     bound: str | None = None
-    centre: float | None = None
+    point_estimate: float | None = None
     low: float | None = None
     high: float | None = None
     average: str = "mean"

@@ -63,7 +63,7 @@ def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Recor
         .strip(),
         date=meta["provenance"]["run_at"].partition(" ")[0],
         cells=identity["cells"],
-        claims=[recorded(verdict) for verdict in read_verdicts(folder) if verdict.verdict != "not asked"],
+        claims=[recorded(verdict) for verdict in read_verdicts(folder) if verdict.verdict != "not judged"],
         figures=titles,
     )
 
