@@ -353,13 +353,13 @@ impl Loader<'_> {
         if l.varbit.is_some() || r.varbit.is_some() {
             return refuse(format!("cannot compare {} and {}: they have varbit fields", l.name, r.name));
         }
-        let equal_fields = |left, right| Expression::binary(Binary::Equal, left, right);
+        let equality = |left, right| Expression::binary(Binary::Equal, left, right);
         let fields = (0..l.fields).map(|index| {
-            equal_fields(Expression::Field(l.first_field + index), Expression::Field(r.first_field + index))
+            equality(Expression::Field(l.first_field + index), Expression::Field(r.first_field + index))
         });
         let equal = fields.reduce(Expression::and).unwrap_or(Expression::number(1));
         let invalid = Expression::unary(Unary::Not, self.valid(left));
-        let validity = same(self.valid(left), self.valid(right));
+        let validity = equality(self.valid(left), self.valid(right));
         Ok(Expression::and(validity, Expression::binary(Binary::Or, invalid, equal)))
     }
 
