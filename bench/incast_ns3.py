@@ -35,15 +35,15 @@ def measure(rounds: int) -> list[Figure]:
         for scheme in ("droptail", "ecn"):
             runs = [simulated(program, scheme, senders, rto_ms) for senders in SENDERS]
             tails[scheme] = mean(run["p99_ms"] for run in runs)
-            here = f"{scheme}, least RTO {rto_ms} ms"
-            figures.append(Figure(f"{here}: mean p99", tails[scheme], "ms"))
-            figures.append(Figure(f"{here}: mean goodput", mean(run["goodput_mbps"] for run in runs), "Mbit/s"))
-            figures += [Figure(f"{here}: {name}", sum(run[name] for run in runs), "") for name in SUMS]
-            figures.append(Figure(f"{here}: smallest window", min(run["smallest_window_bytes"] for run in runs), "B"))
-        here = f"drop-tail's p99, least RTO {rto_ms} ms, over"
-        figures.append(Figure(f"{here} ECN's (paper: 9)", tails["droptail"] / tails["ecn"], ""))
+            case = f"{scheme}, least RTO {rto_ms} ms"
+            figures.append(Figure(f"{case}: mean p99", tails[scheme], "ms"))
+            figures.append(Figure(f"{case}: mean goodput", mean(run["goodput_mbps"] for run in runs), "Mbit/s"))
+            figures += [Figure(f"{case}: {name}", sum(run[name] for run in runs), "") for name in SUMS]
+            figures.append(Figure(f"{case}: smallest window", min(run["smallest_window_bytes"] for run in runs), "B"))
+        case = f"drop-tail's p99, least RTO {rto_ms} ms, over"
+        figures.append(Figure(f"{case} ECN's (paper: 9)", tails["droptail"] / tails["ecn"], ""))
         figures.append(
-            Figure(f"{here} what the link takes for the bytes", tails["droptail"] / mean(map(link_ms, SENDERS)), "")
+            Figure(f"{case} what the link takes for the bytes", tails["droptail"] / mean(map(link_ms, SENDERS)), "")
         )
     return figures
 

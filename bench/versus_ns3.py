@@ -131,17 +131,19 @@ def compare(scenario: Scenario, peers: list[Peer], rounds: int) -> list[Figure]:
     cell = Cell(scenario.lab())
     outputs = [RESULTS / f"{peer.program.name}.out" for peer in peers]
     simulations = [peer.simulation(scenario, output) for peer, output in zip(peers, outputs, strict=True)]
-    ours, *theirs = side_by_side(1 if scenario.long else rounds, cell.run, *simulations, warm=not scenario.long)
+    qbed_cost, *peer_costs = side_by_side(
+        1 if scenario.long else rounds, cell.run, *simulations, warm=not scenario.long
+    )
     flows = [json.loads(line) for line in (cell.out / "flows.ndjson").read_text().splitlines()]
-    whole = [flow for flow in flows if flow["received_bytes"] == scenario.megabytes * 1_000_000]
-    assert len(whole) == scenario.flows and all(flow["status"] == "complete" for flow in whole), flows[0]
+    complete = [flow for flow in flows if flow["received_bytes"] == scenario.megabytes * 1_000_000]
+    assert len(complete) == scenario.flows and all(flow["status"] == "complete" for flow in complete), flows[0]
     cell.close()
-    figures = [Figure(f"{scenario.name}: qbed, wall", ours.wall_s, "s")]
-    for peer, cost, goal in zip(peers, theirs, scenario.goals, strict=False):
+    figures = [Figure(f"{scenario.name}: qbed, wall", qbed_cost.wall_s, "s")]
+    for peer, cost, goal in zip(peers, peer_costs, scenario.goals, strict=False):
         figures += [
             Figure(f"{scenario.name}: {peer.name}, wall", cost.wall_s, "s"),
-            Figure(f"{scenario.name}: qbed / {peer.name}, wall", ours.wall_s / cost.wall_s, "", goal),
-            Figure(f"{scenario.name}: qbed / {peer.name}, CPU", ours.cpu_s / cost.cpu_s, ""),
+            Figure(f"{scenario.name}: qbed / {peer.name}, wall", qbed_cost.wall_s / cost.wall_s, "", goal),
+            Figure(f"{scenario.name}: qbed / {peer.name}, CPU", qbed_cost.cpu_s / cost.cpu_s, ""),
         ]
     last_ns = max(flow["end_ns"] for flow in flows)
     figures.append(Figure(f"{scenario.name}: virtual time, qbed", last_ns / 1e6, "ms"))

@@ -98,8 +98,8 @@ def test_a_p4_switch_gives_equal_results_in_containers_and_virtual_time(lab: Pat
     assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0
     columns = "node, p4_program, sent_packets, parser_errors, drops"
     virtual, containers = (
-        duckdb.sql(f"SELECT {columns} FROM '{tmp_path}/out/{one}/switches.parquet'").fetchall()
-        for one in ("virtual", "containerlab")
+        duckdb.sql(f"SELECT {columns} FROM '{tmp_path}/out/{substrate}/switches.parquet'").fetchall()
+        for substrate in ("virtual", "containerlab")
     )
     assert virtual == containers and [row[:2] for row in virtual] == [("s1", "stamp")]
     assert virtual[0][2] > 100

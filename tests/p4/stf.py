@@ -93,9 +93,9 @@ def forwarding() -> Iterator[str]:
     for source_port in range(40000, 40012):
         flow = Packet("10.1.1.1", "10.1.2.1", UDP, udp(source_port, 80))
         flow6 = Packet("fd01:1::1", "fd01:2::1", TCP, tcp(source_port, 80))
-        for one, shift in ((flow, 0), (flow6, 16)):
-            yield passes(one, 4 + choice(one, 3, shift), f"port {source_port}")
-            yield passes(one.back(), 7 + choice(one, 3, shift), "back")
+        for source, shift in ((flow, 0), (flow6, 16)):
+            yield passes(source, 4 + choice(source, 3, shift), f"port {source_port}")
+            yield passes(source.back(), 7 + choice(source, 3, shift), "back")
 
 
 def step_marking() -> Iterator[str]:
@@ -149,10 +149,10 @@ def stamped(before: dict[str, int], part: int, payload: bytes, port: int, commen
     came = signal_packet(before, payload, family, checksum)
     left = signal_packet(after, payload, family, checksum)
     if family == 4:
-        came, left = (replace(one, destination=f"10.2.{port}.1") for one in (came, left))
+        came, left = (replace(packet, destination=f"10.2.{port}.1") for packet in (came, left))
     else:
-        came, left = (replace(one, destination=f"fd02:{port:x}::1") for one in (came, left))
-    came, left = (rechecked(one) if checksum else one for one in (came, left))
+        came, left = (replace(packet, destination=f"fd02:{port:x}::1") for packet in (came, left))
+    came, left = (rechecked(packet) if checksum else packet for packet in (came, left))
     return f"# {comment}\npacket 1 {came.frame().hex()}\nexpect {port} {left.routed(port).frame().hex()}$\n"
 
 

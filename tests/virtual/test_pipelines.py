@@ -330,7 +330,8 @@ def test_qcn_in_p4_writes_the_bytes_of_the_kernels_qcn(
     assert bmv2.flows() == linux.flows()
     type_at = 14 + (20 if addressing == "ipv4" else 40) + 8 + 1  # the receiver's feedback is random
     packets = [
-        [one for one in read_pcap(cell.out / "h4-eth0.pcap") if one.data[type_at] != 3] for cell in (linux, bmv2)
+        [packet for packet in read_pcap(cell.out / "h4-eth0.pcap") if packet.data[type_at] != 3]
+        for cell in (linux, bmv2)
     ]
     assert len(packets[0]) > 4500 and packets[1] == packets[0]
     found = {}
@@ -371,7 +372,7 @@ def test_qcns_closed_loop_in_p4_equals_the_kernels(
     assert bmv2.digest()["flow_samples.bin"] == linux.digest()["flow_samples.bin"]
     for host in ("h1", "h4"):
         captured = (read_pcap(cell.out / f"{host}-eth0.pcap") for cell in (linux, bmv2))
-        of_kernel, of_program = ([with_microseconds(one) for one in packets] for packets in captured)
+        of_kernel, of_program = ([with_microseconds(packet) for packet in packets] for packets in captured)
         assert of_program == of_kernel
     found = {}
     for cell, kind in ((linux, "linux"), (bmv2, "bmv2")):

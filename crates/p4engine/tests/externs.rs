@@ -276,13 +276,13 @@ fn a_group_has_its_members_in_ascending_order() {
 #[test]
 fn constant_entries_have_precedence_by_the_lowest_priority_and_cannot_change() {
     let (mut engine, mut context) = by_byte(MatchKind::Ternary, |build, _| {
-        let one = |value, mask, priority, port| ConstEntry {
+        let entry = |value, mask, priority, port| ConstEntry {
             matches: vec![Match::Ternary { value: vec![value], mask: vec![mask] }],
             priority,
             call: send(port),
         };
         let table = &mut build.program.tables[0];
-        table.entries = vec![one(0, 0, 30, 3), one(0x10, 0xf0, 10, 1), one(0x11, 0xff, 20, 2)];
+        table.entries = vec![entry(0, 0, 30, 3), entry(0x10, 0xf0, 10, 1), entry(0x11, 0xff, 20, 2)];
         (table.constant_entries, table.constant_default) = (true, true);
     });
     assert_eq!(

@@ -135,9 +135,9 @@ fn replicas_have_an_instance_and_the_group_must_exist() {
     assert_eq!(bench.engine.control(&Request::SetMulticastGroup { group: 7, replicas }), Answer::Done);
     let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.recorder);
     assert_eq!(decision.forward, Forward::Multicast { group: 7 });
-    for one in bench.engine.group(7).unwrap().to_vec() {
-        bench.engine.copy(&context, &mut replica, Instance::Replicated, one.instance);
-        assert_eq!(bench.egress(&mut replica), [5, 0, one.instance as u8]);
+    for replica_spec in bench.engine.group(7).unwrap().to_vec() {
+        bench.engine.copy(&context, &mut replica, Instance::Replicated, replica_spec.instance);
+        assert_eq!(bench.egress(&mut replica), [5, 0, replica_spec.instance as u8]);
     }
     let missing = bench.engine.control(&Request::SetMulticastGroup { group: 8, replicas: None });
     assert!(matches!(missing, Answer::Refused(Refusal::NotFound, _)));

@@ -169,12 +169,12 @@ class Campaign(Part):
         profile = self.profiles[name]
         if profile.like is None:
             return profile
-        other = self.profiles[profile.like]
-        given = without(other.set, fields(profile.set)) | profile.set
-        seeds = profile.seeds or (None if "seed" in profile.axes else other.seeds)
-        return profile.model_copy(update={"axes": other.axes | profile.axes, "set": given, "seeds": seeds})
+        base = self.profiles[profile.like]
+        given = without(base.set, fields(profile.set)) | profile.set
+        seeds = profile.seeds or (None if "seed" in profile.axes else base.seeds)
+        return profile.model_copy(update={"axes": base.axes | profile.axes, "set": given, "seeds": seeds})
 
-    def asks(self, claim: Claim, profile: str | None) -> bool:
+    def judges(self, claim: Claim, profile: str | None) -> bool:
         """Whether a claim is one that a profile's cells can tell."""
         names = {profile, self.profiles[profile].like} if profile is not None else set()
         return claim.profiles is None or not names.isdisjoint(claim.profiles)
@@ -206,7 +206,7 @@ def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:
     axes = {name: entry for name, entry in campaign.axes.items() if name != "seed"}
     values = sum(len(entry.values if isinstance(entry, FieldAxis) else entry) for entry in axes.values())
     given = [campaign.set, *(profile.set for profile in campaign.profiles.values())]
-    given += [one.set for entry in axes.values() for one in alternatives(entry)]
+    given += [alternative.set for entry in axes.values() for alternative in alternatives(entry)]
     counted = {"axes": (len(axes), MAX_AXES), "values of axes": (values, MAX_VALUES)}
     counted["fields that are set"] = (sum(map(count_fields, given)), MAX_FIELDS)
     for what, (found, limit) in counted.items():
@@ -256,7 +256,7 @@ def _wrong_comparisons(
     for name, profile in campaign.profiles.items():
         place = ("profiles", name)
         if profile.like is not None and (profile.like not in campaign.profiles or campaign.profiles[profile.like].like):
-            known = [other for other, one in campaign.profiles.items() if one.like is None]
+            known = [name for name, profile in campaign.profiles.items() if profile.like is None]
             yield source.message((*place, "like"), f"expected a profile by itself{nearest(profile.like, known)}")
         for claim in profile.differs:
             if claim not in claims:

@@ -55,7 +55,7 @@ def connect(run: Path, only: Mapping[str, Value] | None = None) -> Connection:
     conditions = [f"{quoted(axis)} = {text(value)}" for axis, value in (only or {}).items()]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"]}
-    numbers = [one.column for one in quantity_columns(axes.items())]
+    numbers = [quantity.column for quantity in quantity_columns(axes.items())]
     connection = _connect([*axes], files, spill=run, where=where, numbers=numbers)
     for view in identity.get("views", ()):
         try:

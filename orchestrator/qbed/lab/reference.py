@@ -83,12 +83,16 @@ def _schema() -> Schema:
 
 
 def _parameters(declared: Declared) -> list[str]:
-    return sorted({parameter.name for one in declared.values() for parameter in one.parameters})
+    return sorted({parameter.name for declaration in declared.values() for parameter in declaration.parameters})
 
 
 def _parameter_schema(name: str, declared: Declared) -> Schema:
     """Return the schema of a parameter that one or more schemes or controllers have."""
-    found = [(one.name, one.by_name[name]) for one in declared.values() if name in one.by_name]
+    found = [
+        (declaration.name, declaration.by_name[name])
+        for declaration in declared.values()
+        if name in declaration.by_name
+    ]
     types = [_value_schema(parameter) for _, parameter in found]
     distinct = [entry for i, entry in enumerate(types) if entry not in types[:i]]
     description = " ".join(f"{owner}: {parameter.help}" for owner, parameter in found)
@@ -135,7 +139,7 @@ def page() -> str:
     return "\n".join([_INTRODUCTION, *sections(_schema(), "The lab"), *schemes, *rates])
 
 
-def sections(root: Schema, whole: str, level: int = 2) -> Iterator[str]:
+def sections(root: Schema, title: str, level: int = 2) -> Iterator[str]:
     """One table for a file and one for each part of it, in the order of their first use, off its JSON Schema.
 
     Alternatives at one place have their name beside the place. `level`: that of the headings.
@@ -143,7 +147,7 @@ def sections(root: Schema, whole: str, level: int = 2) -> Iterator[str]:
     titles: dict[str, str] = {}
     _collect(root, root, "", titles)
     shared = {place for place, count in Counter(titles.values()).items() if count > 1}
-    yield _table(f"{'#' * level} {whole}", root)
+    yield _table(f"{'#' * level} {title}", root)
     for name, place in titles.items():
         alternative = f": {name}" if place in shared else ""
         yield _table(f"{'#' * level} `{place}`{alternative}", root["$defs"][name], place)

@@ -27,9 +27,9 @@ class Variable:
 
     def json(self, before: Sequence[Variable]) -> Json:
         query = f'SHOW TAG VALUES FROM "{self.measurement}" WITH KEY = "{self.name}"'
-        tied = [one for one in before if one.measurement == self.measurement]
+        tied = [variable for variable in before if variable.measurement == self.measurement]
         if tied:
-            query += f" WHERE {chosen(*(one.name for one in tied))}"
+            query += f" WHERE {chosen(*(variable.name for variable in tied))}"
         return {
             "name": self.name, "label": self.name, "type": "query", "datasource": SOURCE, "query": query,
             "refresh": 2, "sort": 3, "multi": self.several, "includeAll": self.several,
@@ -119,7 +119,7 @@ class Dashboard:
                 x, y, row = 0, y + row, 0
             panels.append(panel.json(number, x, y))
             x, row = x + panel.wide, max(row, panel.high)
-        variables = [one.json(self.variables[:index]) for index, one in enumerate(self.variables)]
+        variables = [variable.json(self.variables[:index]) for index, variable in enumerate(self.variables)]
         return {
             "uid": self.uid, "title": self.title, "tags": ["qbed"], "schemaVersion": 41, "version": 1,
             "editable": True, "graphTooltip": 1, "timezone": "utc", "refresh": self.refresh,

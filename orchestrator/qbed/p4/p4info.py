@@ -102,23 +102,24 @@ class P4Info:
     def with_widths(self, program: Widths) -> P4Info:
         """Return the same objects with the program's widths."""
 
-        def match(table: Table, one: MatchField) -> MatchField:
-            return replace(one, width=program.keys.get((table.name, one.name), one.width))
+        def match(table: Table, field: MatchField) -> MatchField:
+            return replace(field, width=program.keys.get((table.name, field.name), field.width))
 
-        def action(one: Action) -> Action:
-            params = {name: program.params.get((one.name, name), width) for name, width in one.params.items()}
-            return replace(one, params=params)
+        def with_param_widths(action: Action) -> Action:
+            params = {name: program.params.get((action.name, name), width) for name, width in action.params.items()}
+            return replace(action, params=params)
 
         tables = tuple(
             replace(
                 table,
-                matches={name: match(table, one) for name, one in table.matches.items()},
-                actions=tuple(map(action, table.actions)),
+                matches={name: match(table, field) for name, field in table.matches.items()},
+                actions=tuple(map(with_param_widths, table.actions)),
             )
             for table in self.tables
         )
         registers = tuple(
-            replace(one, width=program.registers.get(one.name, 0)) if one.new_type else one for one in self.registers
+            replace(register, width=program.registers.get(register.name, 0)) if register.new_type else register
+            for register in self.registers
         )
         return replace(self, tables=tables, registers=registers)
 
@@ -129,9 +130,9 @@ def p4info(text: str) -> P4Info:
 
     try:
         message = text_format.Parse(text, _messages().P4Info(), allow_unknown_field=True)
-        actions = {one.preamble.id: one for one in message.actions}
-        tables = tuple(_table(one, actions) for one in message.tables)
-        registers = tuple(_register(one) for one in message.registers)
+        actions = {action.preamble.id: action for action in message.actions}
+        tables = tuple(_table(table, actions) for table in message.tables)
+        registers = tuple(_register(register) for register in message.registers)
     except (text_format.ParseError, LookupError, ValueError, RecursionError):
         raise InfoError("it is not P4Info in protobuf's text format") from None
     return P4Info(tables, registers, text)
@@ -182,7 +183,7 @@ def _match_field(message: p4i.MatchField) -> MatchField:
 
 
 def _action(message: p4i.Action, ref: p4i.ActionRef) -> Action:
-    params = {_required(one.name): one.bitwidth for one in message.params}
+    params = {_required(param.name): param.bitwidth for param in message.params}
     return Action(*_names(message.preamble), params, ref.Scope.Name(ref.scope))
 
 

@@ -32,7 +32,7 @@ class Row:
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> Row:
         found = {name: columns.get(name) for name in cls.__dataclass_fields__}
-        return cls(**{name: float(one) if isinstance(one, Decimal) else one for name, one in found.items()})
+        return cls(**{name: float(value) if isinstance(value, Decimal) else value for name, value in found.items()})
 
 
 def draw(spec: Figure, rows: list[Row], colours: Colours, axes: Sequence[list[Value]]) -> go.Figure:
@@ -114,8 +114,8 @@ def _trace(
     shape = "hv" if spec.kind == "steps" else "linear"
     band(figure, along, lows, highs, (colour, name, shape))
     line = {"color": colour, "width": 2.4, "dash": dash, "shape": shape}
-    few = spec.kind == "line" and len(rows) <= MAX_SYMBOLS
-    mode = "lines+markers" if few else "lines"
+    with_symbols = spec.kind == "line" and len(rows) <= MAX_SYMBOLS
+    mode = "lines+markers" if with_symbols else "lines"
     figure.add_scatter(y=values, mode=mode, line=line, marker={"size": 8, "symbol": symbol}, **common)
 
 

@@ -142,15 +142,15 @@ def _members(archive: bytes) -> Iterator[Member]:
                     yield entry.filename, stream
         return
     with tarfile.open(fileobj=io.BytesIO(_inflated(archive)), mode="r:") as packed:
-        for number, one in enumerate(packed):
+        for number, member in enumerate(packed):
             if number > MAX_ENTRIES:
                 raise UploadError(f"expected at most {MAX_FILES} files")
-            if one.isdir():
+            if member.isdir():
                 continue
-            found = packed.extractfile(one) if one.isreg() and not one.issparse() else None
+            found = packed.extractfile(member) if member.isreg() and not member.issparse() else None
             if found is None:
-                raise UploadError(f"{one.name[:200]!r} is no plain file")
-            yield one.name, found
+                raise UploadError(f"{member.name[:200]!r} is no plain file")
+            yield member.name, found
 
 
 def _inflated(archive: bytes) -> bytes:

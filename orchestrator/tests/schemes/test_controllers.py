@@ -27,7 +27,7 @@ inputs: [rtt]
 parameters:
   - {name: least, type: rate, default: 1 Mbit/s, min: 1 bit/s, help: L., attribute: {number: 1, type: u64}}
   - {name: most, type: rate, default: 9 Gbit/s, link: true, help: M., attribute: {number: 2, type: u64}}
-  - {name: gain, type: fraction, default: 25%, help: G., attribute: {number: 3, one: 65536}}
+  - {name: gain, type: fraction, default: 25%, help: G., attribute: {number: 3, scale: 65536}}
 ordered: [[least, most]]
 """
 

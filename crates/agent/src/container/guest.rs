@@ -83,9 +83,9 @@ impl Node {
         let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
         let cores: Vec<usize> =
             (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect();
-        let mut one = CpuSet::new();
-        one.set(*cores.get(self.place.node % cores.len().max(1))?).ok()?;
-        Some(one)
+        let mut core = CpuSet::new();
+        core.set(*cores.get(self.place.node % cores.len().max(1))?).ok()?;
+        Some(core)
     }
 }
 

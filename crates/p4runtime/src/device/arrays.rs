@@ -69,7 +69,7 @@ fn select<'a, T>(all: &'a BTreeMap<u32, T>, id: u32, kind: &str) -> Result<Vec<(
     if id != 0 {
         return Ok(vec![(id, lookup(all, id, kind)?)]);
     }
-    Ok(all.iter().map(|(id, one)| (*id, one)).collect())
+    Ok(all.iter().map(|(id, array)| (*id, array)).collect())
 }
 
 /// Look up an object of the pipeline by its id.

@@ -245,8 +245,8 @@ impl<'a> Loader<'a> {
             table.default_entry.as_ref().is_some_and(|entry| entry.action_const || entry.action_entry_const);
         let mut entries = Vec::new();
         for (index, entry) in table.entries.iter().flatten().enumerate() {
-            let one = self.entry(&keys, &actions, entry).at(|| format!("entries[{index}]"))?;
-            entries.push(one);
+            let entry = self.entry(&keys, &actions, entry).at(|| format!("entries[{index}]"))?;
+            entries.push(entry);
         }
         let next = match is_by_hit(table) {
             true => Next::ByHit { hit: 0, miss: 0 },

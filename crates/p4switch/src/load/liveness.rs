@@ -61,7 +61,7 @@ pub fn read(program: &Program, op: &Op) -> Registers {
     let hash = |hash: u16| {
         let inputs = program.hashes[hash as usize].input.iter();
         inputs.fold(0, |all, input| match input {
-            HashInput::Register { register: one, .. } => all | register(*one),
+            HashInput::Register { register: index, .. } => all | register(*index),
             _ => all,
         })
     };
@@ -92,7 +92,7 @@ pub fn read(program: &Program, op: &Op) -> Registers {
         Op::Random { least, most, .. } => register(*least) | register(*most),
         Op::CloneIngress { session, .. } | Op::CloneEgress { session, .. } => register(*session),
         Op::Log { first, arguments, .. } => {
-            (*first..first.saturating_add(*arguments)).fold(0, |all, one| all | register(one))
+            (*first..first.saturating_add(*arguments)).fold(0, |all, index| all | register(index))
         }
         other => reads_none(other),
     }

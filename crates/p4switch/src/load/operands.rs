@@ -333,7 +333,7 @@ impl Loader<'_> {
             let pairs = lefts.iter().zip(rights);
             pairs
                 .map(|(left, right)| self.equal_headers(*left, *right))
-                .reduce(|one, other| Ok(Expression::and(one?, other?)))
+                .reduce(|left, right| Ok(Expression::and(left?, right?)))
         };
         match (left, right) {
             (Object::Header(left), Object::Header(right)) => self.equal_headers(*left, *right),

@@ -31,6 +31,6 @@ def build(settings: Settings) -> Network:
     switches = network.add_all(numbered("s", settings.switches), "switch")
     for index, host in enumerate(hosts):
         network.link(host, switches[index // settings.hosts], "hosts")
-    for one, next_one in pairwise(switches):
-        network.link(one, next_one, "chain")
+    for switch, neighbor in pairwise(switches):
+        network.link(switch, neighbor, "chain")
     return network

@@ -75,13 +75,13 @@ class Engine:
         filters = quote(json.dumps({"label": [label]}))
         return [
             Container(
-                id=str(one["Id"]),
-                name=str(one["Names"][0]).lstrip("/"),
-                node=str(one["Labels"].get(NODE_LABEL, "")),
-                state=str(one["State"]),
-                status=str(one["Status"]),
+                id=str(container["Id"]),
+                name=str(container["Names"][0]).lstrip("/"),
+                node=str(container["Labels"].get(NODE_LABEL, "")),
+                state=str(container["State"]),
+                status=str(container["Status"]),
             )
-            for one in self._call("GET", f"/containers/json?all=true&filters={filters}")
+            for container in self._call("GET", f"/containers/json?all=true&filters={filters}")
         ]
 
     def remove(self, container: Container) -> None:
