@@ -231,8 +231,8 @@ static void the_rate_stays_within_its_bounds(const struct controller_declared *d
 
 	for (trial = 0; trial < 2000; trial++) {
 		random_params(declared, params);
-		min = parameter(declared, params, "least_rate_bps", 1);
-		max = parameter(declared, params, "most_rate_bps", RATE_MAX);
+		min = parameter(declared, params, "min_rate_bps", 1);
+		max = parameter(declared, params, "max_rate_bps", RATE_MAX);
 		now_ns = random_between(0, U64_MAX / 2);
 		if (controller->start)
 			controller->start(state, params, now_ns);

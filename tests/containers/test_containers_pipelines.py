@@ -62,7 +62,7 @@ topology:
 links: {default: {rate: 20 Mbit/s, delay: 1 ms}}
 switches:
   default: {kind: bmv2, buffer: 100 packets}
-  s1: {scheme: qcn, sample_least: 100 %, sample_most: 100 %, equilibrium: 5 packets}
+  s1: {scheme: qcn, min_sampling: 100 %, max_sampling: 100 %, equilibrium: 5 packets}
   s2: {scheme: abq, threshold: 5 packets}
   s3:
     program: ./young.p4
@@ -70,7 +70,7 @@ switches:
     initial: {sent: {0..255: 100}}
     clones: {1: {ports: [">h3"], truncate: 64 B}}
     groups: {1: [">h3", ">h4"]}
-hosts: {default: {tcp: dctcp, controller: {name: reaction_point, least_rate: 1 Mbit/s}}}
+hosts: {default: {tcp: dctcp, controller: {name: reaction_point, min_rate: 1 Mbit/s}}}
 workload:
   - flow: {from: h1, to: h3, size: 60 KB, transport: rate}
   - flow: {from: h2, to: h4, size: 60 KB}

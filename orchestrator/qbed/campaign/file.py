@@ -92,6 +92,8 @@ class Figure(Part):
     """Quantity on the y-axis, with its unit."""
     z_title: str | None = None
     """Quantity shown by the colours of a `heatmap`, with its unit."""
+    stacked: bool = False
+    """Stack the bars of the series `NAME` and `NAME, PART` on each other, in the order of the rows."""
     log_x: bool = False
     """A logarithmic x-axis."""
     log_y: bool = False
@@ -104,6 +106,8 @@ class Figure(Part):
             raise ValueError(f"`sql` belongs to the kinds {kinds}")
         if self.sql is None and self.kind in ROWS and self.kind != "cdf":
             raise ValueError(f"a figure of the kind `{self.kind}` needs `sql`")
+        if self.stacked and self.kind != "bar":
+            raise ValueError("`stacked` belongs to the kind `bar`")
         return self
 
 

@@ -97,7 +97,12 @@ def _trace(
     common: dict[str, object] = {"name": name, "showlegend": bool(name), "legendgroup": name}
     if spec.kind == "bar":
         numbers = not any(isinstance(row.x, str) for row in rows)
-        common["x"] = [places(row.x) if numbers else str(row.x) for row in rows]
+        common["x"] = along = [places(row.x) if numbers else str(row.x) for row in rows]
+        if spec.stacked and (below := [trace for trace in figure.data if trace.offsetgroup == first]):
+            colour = faded(colour, 0.5 / len(below))
+            common["base"] = [_top(below, x) for x in along]
+        if spec.stacked:
+            common["offsetgroup"] = first
         figure.add_bar(y=values, error_y=whiskers(values, lows, highs), marker={"color": colour}, **common)
         return
     common["x"] = along = [places(row.x) for row in rows]
@@ -112,6 +117,12 @@ def _trace(
     few = spec.kind == "line" and len(rows) <= MAX_SYMBOLS
     mode = "lines+markers" if few else "lines"
     figure.add_scatter(y=values, mode=mode, line=line, marker={"size": 8, "symbol": symbol}, **common)
+
+
+def _top(bars: Iterable[go.Bar], x: Place) -> float:
+    """The top of stacked bars at a place."""
+    found = (y for bar in bars for place, y in zip(bar.x, bar.y, strict=True) if place == x and y is not None)
+    return float(sum(found))
 
 
 MAX_SYMBOLS = 60

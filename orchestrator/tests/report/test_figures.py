@@ -81,6 +81,16 @@ def test_bars_stand_in_the_order_of_their_sizes() -> None:
     assert list(figure.layout.xaxis.categoryarray) == ["32 KB", "128 KB", "1 MB"]
 
 
+def test_parts_of_a_series_are_stacked_on_it() -> None:
+    found = "(1, 2, 'a'), (2, 3, 'a'), (1, 4, 'b'), (1, 5, 'a, part'), (2, 6, 'a, part'), (2, 7, 'a, rest')"
+    first, part, rest, other = drawn(rows("bar", found, "x, y, series", stacked=True), {"s": ["a", "b"]}).data
+    assert [bar.offsetgroup for bar in (first, part, rest, other)] == ["a", "a", "a", "b"]
+    assert list(part.base) == [2, 3] and list(rest.base) == [9] and first.base is other.base is None
+    assert len({first.marker.color, part.marker.color, rest.marker.color}) == 3
+    with pytest.raises(ValueError, match="`stacked` belongs to the kind `bar`"):
+        rows("line", "(1, 2)", stacked=True)
+
+
 def test_what_is_known_exactly_has_no_whiskers() -> None:
     one = rows("bar", "('a', 1, 1, 1), ('b', 2, 1.5, 3)", "x, y, low, high")
     spread = drawn(one).data[0].error_y

@@ -28,7 +28,7 @@ addressing: both
 duration: 1 s
 """
 ADDRESSES = {4: ("10.0.0.1", "10.0.0.3"), 6: ("fd00::1", "fd00::3")}
-ALL = ", sample_least: 100 %, sample_most: 100 %"
+ALL = ", min_sampling: 100 %, max_sampling: 100 %"
 """Every packet is sampled, so that the result is deterministic."""
 EQUILIBRIUM, WEIGHT = 25, 2
 

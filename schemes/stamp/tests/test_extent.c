@@ -50,8 +50,8 @@ static void with_one_bit_it_is_dctcp(void)
 		now_ns += RTT_NS;
 		alpha = alpha * 15 / 16 + marked / 160.0;
 		rate = marked ? rate * (1 - alpha / 2) : rate + params.step_bps;
-		rate = rate < params.least_rate_bps ? params.least_rate_bps : rate;
-		rate = rate > params.most_rate_bps ? params.most_rate_bps : rate;
+		rate = rate < params.min_rate_bps ? params.min_rate_bps : rate;
+		rate = rate > params.max_rate_bps ? params.max_rate_bps : rate;
 		EXPECT(state.smoothed < (alpha + 2e-5) * RATE_ONE && state.smoothed > (alpha - 2e-5) * RATE_ONE);
 		EXPECT(state.rate_bps < rate * 1.001 && state.rate_bps > rate * 0.999);
 		rate = state.rate_bps;	/* do not accumulate rounding errors */
