@@ -61,7 +61,7 @@ def test_a_run_has_the_claims_and_figures_that_items_name(name: str, key: str) -
     paper, run = LISTS[name], LISTS[name].runs[key]
     found = campaign(run.file)
     assert run.profile in found.profiles
-    judged = {claim.name for claim in found.claims if found.asks(claim, run.profile)}
+    judged = {claim.name for claim in found.claims if found.judges(claim, run.profile)}
     named = {claim for run_name, claim in (reference.split(".") for reference in references(paper)) if run_name == key}
     assert named <= judged
     figures = {figure.name or figure.kind for figure in found.figures}
@@ -95,7 +95,7 @@ def test_a_record_has_the_claims_of_its_campaign(name: str, key: str) -> None:
     current = {
         claim.name: (claim.paper, claim.source, claim.expect)
         for claim in found.claims
-        if found.asks(claim, run.profile)
+        if found.judges(claim, run.profile)
     }
     assert {claim.name: (claim.paper, claim.source, claim.expect) for claim in record.claims} == current, "make papers"
     bounds = {claim.name: {name: str(bound) for name, bound in claim.bound.items()} for claim in found.claims}
