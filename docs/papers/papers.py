@@ -55,13 +55,13 @@ class Item(Part):
     """Its name in the paper, such as `Fig. 4`."""
     section: str = ""
     shows: str
-    """Result of the paper, with its numbers."""
+    """The content in the paper, with its numbers."""
     claims: list[Reference] = []
-    """RUN.CLAIM: measurements of the result."""
+    """RUN.CLAIM, for each claim that measures it."""
     figures: list[Reference] = []
     """RUN.FIGURE, by the figure's `name` or kind."""
     answer: str = ""
-    """Answer in addition to the claims; required without claims."""
+    """The answer of qbed beside the claims; required without claims."""
     state: Literal["measured", "implemented", "not comparable", "missing"] = "measured"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from qbed.base.files import move
 from qbed.base.json_files import read_json, temporary_path
-from qbed.claims.verdict import Verdict, read_verdicts
+from qbed.claims.verdict import NOT_JUDGED, Verdict, read_verdicts
 from qbed.report.images import draw_images
 from qbed.report.page import draw
 from qbed.report.style import SCREEN
@@ -63,7 +63,7 @@ def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Recor
         .strip(),
         date=meta["provenance"]["run_at"].partition(" ")[0],
         cells=identity["cells"],
-        claims=[recorded(verdict) for verdict in read_verdicts(folder) if verdict.verdict != "not judged"],
+        claims=[recorded(verdict) for verdict in read_verdicts(folder) if verdict.verdict != NOT_JUDGED],
         figures=titles,
     )
 
