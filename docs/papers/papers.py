@@ -97,7 +97,7 @@ class Measure(Part):
     name: str
     group: dict[str, JsonValue] = {}
     bound: str | None = None
-    centre: float | None = None
+    point_estimate: float | None = None
     low: float | None = None
     high: float | None = None
     average: str = "mean"

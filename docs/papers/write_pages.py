@@ -32,13 +32,13 @@ def number(value: float) -> str:
 
 def interval(measure: Measure) -> str:
     """The average with its interval; `too few seeds` for an infinite interval."""
-    if measure.centre is None:
+    if measure.point_estimate is None:
         return "no value"
     if measure.low is None or measure.high is None:
-        return f"{number(measure.centre)} (too few seeds)"
+        return f"{number(measure.point_estimate)} (too few seeds)"
     if measure.low == measure.high:
-        return number(measure.centre)
-    return f"{number(measure.centre)} ({number(measure.low)} to {number(measure.high)})"
+        return number(measure.point_estimate)
+    return f"{number(measure.point_estimate)} ({number(measure.low)} to {number(measure.high)})"
 
 
 def power(measure: Measure) -> str:

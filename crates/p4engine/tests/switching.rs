@@ -263,8 +263,8 @@ fn a_truncation_applies_from_its_call_on() {
 fn an_endless_loop_drops_the_packet_with_a_reason() {
     let mut build = Build::new();
     build.standard();
-    let here = build.next_pc();
-    let action = build.action("spin", &[], &[Op::Jump { to: here }]);
+    let start = build.next_pc();
+    let action = build.action("spin", &[], &[Op::Jump { to: start }]);
     let end = build.code(&[Op::End]);
     let table = build.table("t", &[], &[action], end);
     build.program.entry.ingress = build.code(&[Op::Apply { table }, Op::End]);
@@ -275,12 +275,12 @@ fn an_endless_loop_drops_the_packet_with_a_reason() {
     let Answer::Totals(totals) = engine.control(&Request::Totals) else { panic!() };
     assert_eq!(totals.drops, [("an action that looped too often".to_string(), 1)]);
     // In a parser, the loop ends with an error. In a control, the program is rejected.
-    build.program.entry.parser = here;
+    build.program.entry.parser = start;
     let mut engine = Engine::load(build.program.clone()).unwrap();
     engine.ingress(&mut engine.context(), &PACKET, &arrival(0, 6, 0), &mut Recorder::default());
     let Answer::Totals(totals) = engine.control(&Request::Totals) else { panic!() };
     assert_eq!(totals.parser_errors, 1);
-    build.program.entry.egress = here;
+    build.program.entry.egress = start;
     assert!(Engine::load(build.program).unwrap_err().0.contains("egress: instruction"));
 }
 

@@ -223,7 +223,7 @@ proptest! {
                 prop_assert_eq!(look_up(&mut engine, &mut context, key), model.find(key), "{:?} {:?}", kinds, key);
             }
         }
-        let Answer::Entries(entries) = engine.control(&Request::Entries { table: 0, from: 0, most: 1000 }) else {
+        let Answer::Entries(entries) = engine.control(&Request::Entries { table: 0, from: 0, limit: 1000 }) else {
             return Err(TestCaseError::fail("no entries"));
         };
         let entries: Vec<_> = entries.into_iter().map(|state| (state.entry.matches, state.entry.priority)).collect();

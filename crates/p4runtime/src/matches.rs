@@ -107,7 +107,7 @@ impl KeyField {
     /// Convert a mask. A mask of all bits becomes a mask of all bits of the program, other masks keep their bits.
     fn mask(&self, given: &[u8]) -> Result<Vec<u8>> {
         let Widths { program, controller } = self.widths;
-        let mask = Widths::same(controller).decode(given, &self.name)?;
+        let mask = Widths::untranslated(controller).decode(given, &self.name)?;
         if mask == ones(controller) {
             return Ok(ones(program));
         }
@@ -176,11 +176,11 @@ fn fits(value: &[u8], mask: &[u8]) -> bool {
 fn prefix_mask(width: u32, length: u16) -> Vec<u8> {
     let rest = width.saturating_sub(u32::from(length));
     let mut mask = ones(width);
-    let whole = (rest / 8) as usize;
+    let bytes_cleared = (rest / 8) as usize;
     let bytes = mask.len();
-    mask[bytes - whole..].fill(0);
+    mask[bytes - bytes_cleared..].fill(0);
     if rest % 8 != 0 {
-        mask[bytes - whole - 1] &= 0xff << (rest % 8);
+        mask[bytes - bytes_cleared - 1] &= 0xff << (rest % 8);
     }
     mask
 }
@@ -195,7 +195,7 @@ mod tests {
             id: 7,
             name: "hdr.x.y".into(),
             kind,
-            widths: Widths::same(width),
+            widths: Widths::untranslated(width),
             optional_as_ternary: false,
         }
     }

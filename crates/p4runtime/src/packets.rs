@@ -59,7 +59,7 @@ mod tests {
     fn header() -> ControllerHeader {
         let field = |id, name: &str, at, width| {
             let name = name.into();
-            Metadata { id, name, at, widths: Widths::same(width) }
+            Metadata { id, name, at, widths: Widths::untranslated(width) }
         };
         let fields = vec![
             field(1, "port", 0, 9),

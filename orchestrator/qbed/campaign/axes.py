@@ -17,7 +17,7 @@ from qbed.config.source import FieldPath, Source
 
 Value = str | int | float | bool
 Everywhere = Mapping[FieldPath, Mapping[str, object]]
-"""By its place in the file: what is set in all cells (of a profile)."""
+"""Fields that are set in all cells (of a profile), by position in the file."""
 
 
 class Part(BaseModel):
@@ -30,18 +30,18 @@ class Alternative(Part):
     """One alternative of a named axis."""
 
     name: Value
-    """The name of the axis in the results."""
+    """Value of the axis in the results."""
     set: dict[str, object]
-    """The lab's fields that it sets."""
+    """Fields of the lab that the alternative sets."""
 
 
 class FieldAxis(Part):
-    """An axis under another name than its field's."""
+    """An axis whose name differs from its field."""
 
     field: str
-    """The lab's field."""
+    """Field of the lab."""
     values: list[Value] = Field(min_length=1)
-    """Its values."""
+    """Values of the axis."""
 
 
 def _shape(entry: object) -> object:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from qbed.base.errors import QbedError
 from qbed.campaign.axes import Value
 from qbed.campaign.until import STUDENT_95
-from qbed.claims.sql import Connection, checked, confined, foreseen, one_line, quoted, text
+from qbed.claims.sql import Connection, as_duckdb_errors, checked, confined, one_line, quoted, text
 from qbed.storage.axis_values import quantity_columns
 from qbed.storage.run_folder import RunFolder
 from qbed.telemetry import tables
@@ -99,5 +99,5 @@ def _connect(
 
 def define(connection: Connection, name: str, sql: str) -> None:
     """Make a view; `duckdb.Error` if its SQL is wrong."""
-    with foreseen():
+    with as_duckdb_errors():
         connection.execute(f"CREATE VIEW {quoted(name)} AS {checked(sql)}")

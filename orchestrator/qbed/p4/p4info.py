@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P4Info as p4c writes it (`--p4runtime-files`, protobuf's text format): what a program's tables and registers are."""
+"""Tables and registers of a program, from p4c's P4Info (`--p4runtime-files`, protobuf's text format)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PRIORITIES = frozenset({"TERNARY", "RANGE", "OPTIONAL"})
 
 
 class InfoError(ValueError):
-    """Text that is no P4Info."""
+    """The text is not P4Info."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class MatchField:
 
 @dataclass(frozen=True)
 class Action:
-    """An action as a table has it."""
+    """An action of a table."""
 
     name: str
     alias: str
     params: Mapping[str, int]
-    """Their widths."""
+    """Widths of the parameters in bits, by name."""
     scope: str
     """TABLE_AND_DEFAULT, TABLE_ONLY or DEFAULT_ONLY."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table."""
+    """A match-action table."""
 
     name: str
     alias: str
@@ -57,31 +57,31 @@ class Table:
     size: int
     constant: bool
     initial_entries: bool
-    """Whether the program has entries that may be changed."""
+    """Whether the program defines entries that can be modified."""
     constant_default: bool
     profile: bool
 
     @property
     def has_priorities(self) -> bool:
-        """Whether several entries may fit a packet."""
+        """Whether several entries can match a packet."""
         return any(match.kind in _PRIORITIES for match in self.matches.values())
 
 
 @dataclass(frozen=True)
 class Register:
-    """An array of registers; 0 bits: of something else than a number."""
+    """An array of registers. `width` is 0 if the values are not numbers."""
 
     name: str
     alias: str
     size: int
     width: int
     new_type: bool
-    """Whether it is of a `type`: P4Info has its width elsewhere, or that of its translation."""
+    """Whether the values have a P4 `type`, whose width P4Info gives elsewhere or as the width of its translation."""
 
 
 @dataclass(frozen=True)
 class Widths:
-    """Widths of a program's values in bits. P4Info has those of what it translates them to."""
+    """Widths of a program's values in bits. P4Info has the widths of translated values instead."""
 
     keys: Mapping[tuple[str, str], int]
     """By table and key field."""
@@ -97,10 +97,10 @@ class P4Info:
     tables: tuple[Table, ...]
     registers: tuple[Register, ...]
     text: str
-    """As p4c writes it."""
+    """Output of p4c."""
 
     def with_widths(self, program: Widths) -> P4Info:
-        """Return the same objects with the program's widths."""
+        """Replace the widths by the program's widths."""
 
         def match(table: Table, field: MatchField) -> MatchField:
             return replace(field, width=program.keys.get((table.name, field.name), field.width))
@@ -140,9 +140,7 @@ def p4info(text: str) -> P4Info:
 
 @cache
 def _messages() -> ModuleType:
-    """The module of P4Info's messages in finsy. It is loaded by its path: `import finsy` imports gRPC, too, which takes
-    half a second.
-    """
+    """The module of P4Info's messages in finsy, loaded by path: `import finsy` imports gRPC (half a second)."""
     found = find_spec("finsy")
     assert found is not None and found.origin is not None
     package = ModuleType(_MESSAGES)
@@ -176,7 +174,7 @@ def _table(message: p4i.Table, actions: Mapping[int, p4i.Action]) -> Table:
 
 
 def _match_field(message: p4i.MatchField) -> MatchField:
-    """A width is 0 for a `bit<0>`, an `error`, or a type that is translated to a string."""
+    """Convert a field. The width is 0 for a `bit<0>`, an `error`, or a type that is translated to a string."""
     if not message.match_type:
         raise ValueError("a match kind of another architecture")
     return MatchField(_required(message.name), message.bitwidth, message.MatchType.Name(message.match_type))

@@ -170,7 +170,7 @@ def _tcp_of(node: Node) -> str:
     parts = [node.sysctls.get(_CONTROL, ""), _ECN.get(node.sysctls.get(_TCP_ECN, ""), "ECN if control or peer asks")]
     if metrics.features:
         parts[1] = "ECN on"
-    parts += [f"least RTO {metrics.rto_min_ms} ms"] if metrics.rto_min_ms is not None else []
+    parts += [f"minimum RTO {metrics.rto_min_ms} ms"] if metrics.rto_min_ms is not None else []
     parts += [f"initial window {metrics.initcwnd}"] if metrics.initcwnd is not None else []
     parts += ["TSO"] if node.offload else []
     return ", ".join(filter(None, parts))

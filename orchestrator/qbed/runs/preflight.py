@@ -225,9 +225,9 @@ def _wrong_sql(
 
 def _columns(connection: Connection, sql: str) -> dict[str, str]:
     """The names and types of the columns of a SELECT, which is bound and not run."""
-    from qbed.claims.sql import checked, foreseen
+    from qbed.claims.sql import as_duckdb_errors, checked
 
-    with foreseen():
+    with as_duckdb_errors():
         return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {checked(sql)}").fetchall()}
 
 

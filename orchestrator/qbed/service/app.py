@@ -329,7 +329,7 @@ async def upload(request: Request, service: ServiceDep) -> requests.Uploaded:
     if kind not in ("application/zip", "application/x-tar", "application/gzip"):
         raise HTTPException(415, "expected application/zip, application/x-tar or application/gzip")
     archive = await request.body()
-    name, found = await asyncio.to_thread(service.uploads.take, archive)
+    name, found = await asyncio.to_thread(service.uploads.add, archive)
     return requests.Uploaded(upload=name, files=found)
 
 

@@ -127,13 +127,13 @@ def test_a_page_shows_intervals_verdicts_and_what_is_not_run() -> None:
             name="gain",
             group={"tcp": "cubic"},
             bound="> 1.5",
-            centre=2.0,
+            point_estimate=2.0,
             low=1.75,
             high=2.25,
             detectable=0.4,
             outcome="holds",
         ),
-        Measure(name="loss", centre=0.5),
+        Measure(name="loss", point_estimate=0.5),
     ]
     claim = RecordedClaim(
         name="faster", paper="It is faster.", source="X, Fig. 1", expect="refuted", why="A | cause.", verdict="holds",

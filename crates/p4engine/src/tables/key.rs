@@ -284,12 +284,12 @@ impl EncodedKey {
 
 /// A mask of the bits before the first difference.
 fn common(low: &[u8], high: &[u8]) -> Vec<u8> {
-    let mut same = true;
+    let mut is_prefix = true;
     let mut mask = Vec::new();
     for (low, high) in low.iter().zip(high) {
         let zeros = (low ^ high).leading_zeros();
-        mask.push(if same { !(0xffu32 >> zeros) as u8 } else { 0 });
-        same &= low == high;
+        mask.push(if is_prefix { !(0xffu32 >> zeros) as u8 } else { 0 });
+        is_prefix &= low == high;
     }
     mask
 }

@@ -223,8 +223,8 @@ fn direct_counters_and_meters_belong_to_entries() {
     let counter = format!("direct_counter_entry {{ {key} }} data {{ packet_count: 4 byte_count: 310 }} }}");
     bench.finds("direct_counter_entry { table_entry { table_id: <hosts> } }", &[&counter]);
     bench.finds("direct_counter_entry { }", &[&counter]);
-    let whole = with(HOST, &format!("{config} counter_data {{ packet_count: 4 byte_count: 310 }}"));
-    bench.finds("table_entry { table_id: <hosts> counter_data {} meter_config {} }", &[&whole]);
+    let with_counter = with(HOST, &format!("{config} counter_data {{ packet_count: 4 byte_count: 310 }}"));
+    bench.finds("table_entry { table_id: <hosts> counter_data {} meter_config {} }", &[&with_counter]);
     bench.finds("table_entry { table_id: <hosts> }", &[HOST]);
     bench.finds(
         "direct_meter_entry { }",

@@ -176,7 +176,7 @@ impl<'a> Linker<'a> {
             (Ok(0), true) => Err(format!("{name} is translated to a string, which is not supported")),
             (Ok(controller @ 1..=MAX_BITS), true) => Ok(Widths { program, controller }),
             // P4Info has no width for an `error`.
-            (Ok(bits), false) if bits == 0 || bits == program => Ok(Widths::same(program)),
+            (Ok(bits), false) if bits == 0 || bits == program => Ok(Widths::untranslated(program)),
             _ => Err(format!("{name} has {bitwidth} bits in P4Info, {program} in the program")),
         }
     }

@@ -417,9 +417,9 @@ impl<'a> Loader<'a> {
                 Ok(Match::Ternary { value: value()?, mask: read(of.mask.as_deref(), "mask")? })
             }
             ("ternary" | "optional", MatchKind::Optional) => {
-                let whole =
+                let is_set =
                     of.mask.as_deref().map_or(Ok(true), |mask| Ok(!number::hexstr(mask)?.is_zero()))?;
-                Ok(Match::Optional(if whole { Some(value()?) } else { None }))
+                Ok(Match::Optional(if is_set { Some(value()?) } else { None }))
             }
             ("range", MatchKind::Range) => {
                 let (low, high) = (read(of.start.as_deref(), "start")?, read(of.end.as_deref(), "end")?);

@@ -89,7 +89,7 @@ pub fn read(program: &Program, op: &Op) -> Registers {
         Op::Truncate { bytes } => register(*bytes),
         Op::Checksum { hash: of, .. } => hash(*of),
         Op::HashTo { hash: of, base, size, .. } => hash(*of) | register(*base) | register(*size),
-        Op::Random { least, most, .. } => register(*least) | register(*most),
+        Op::Random { low, high, .. } => register(*low) | register(*high),
         Op::CloneIngress { session, .. } | Op::CloneEgress { session, .. } => register(*session),
         Op::Log { first, arguments, .. } => {
             (*first..first.saturating_add(*arguments)).fold(0, |all, index| all | register(index))

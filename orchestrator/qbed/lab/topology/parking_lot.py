@@ -15,9 +15,9 @@ class Settings(Strict):
     """A chain of switches `s1`, `s2`, ... with hosts at each: `h1`... at `s1`, then those at `s2`, and so on."""
 
     switches: int = Field(ge=2, le=1024)
-    """How many switches; the chain has one link fewer."""
+    """Number of switches."""
     hosts: int = Field(default=1, ge=1, le=1024)
-    """How many hosts at each switch."""
+    """Number of hosts per switch."""
 
 
 def size(settings: Settings) -> tuple[int, int]:
