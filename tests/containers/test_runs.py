@@ -77,7 +77,7 @@ def test_rates_probes_and_exchanges_between_two_agents_are_as_in_virtual_time(tm
     assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0
 
     def rows(table: str, columns: str) -> list[list[tuple[Any, ...]]]:
-        runs = [tmp_path / "out" / one / f"{table}.parquet" for one in ("virtual", "containerlab")]
+        runs = [tmp_path / "out" / substrate / f"{table}.parquet" for substrate in ("virtual", "containerlab")]
         return [duckdb.sql(f"SELECT {columns} FROM '{run}' ORDER BY ALL").fetchall() for run in runs]
 
     virtual, containers = rows(

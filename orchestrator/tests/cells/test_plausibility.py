@@ -83,11 +83,11 @@ def test_what_a_link_forgets_as_it_goes_down(books: Books) -> None:
     books.summaries[index]["offered_packets"] += waiting
     books.summaries[index]["dropped_packets"] += waiting
     says = f"the tap saw {books.summaries[index]['dropped_packets']} dropped packets, the qdisc"
-    assert any(says in one for one in books.examine().contradictions)
+    assert any(says in contradiction for contradiction in books.examine().contradictions)
     books.plan.events = [LinkEvent(at_ns=1, link=link, state="down")]
-    assert not any(says in one for one in books.examine().contradictions)
+    assert not any(says in contradiction for contradiction in books.examine().contradictions)
     books.counters["queues"][index]["drops"] = waiting + 1
-    assert any("dropped packets, the qdisc" in one for one in books.examine().contradictions)
+    assert any("dropped packets, the qdisc" in contradiction for contradiction in books.examine().contradictions)
 
 
 def test_a_link_that_delivers_more_than_it_sends(books: Books) -> None:

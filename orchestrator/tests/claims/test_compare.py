@@ -62,8 +62,8 @@ def test_a_profile_has_the_cells_of_the_one_that_it_is_like_times_what_it_compar
 
 def test_numbers_stand_side_by_side_and_bands_decide(tmp_path: Path) -> None:
     found = judged(tmp_path, (100.0, 10), (100.9, 12))
-    assert {name: one.verdict for name, one in found.items()} == {
-        "full": "holds", "few": "holds", "wide": "holds", "other": "not asked",
+    assert {name: outcome.verdict for name, outcome in found.items()} == {
+        "full": "holds", "few": "holds", "wide": "holds", "other": "not judged",
     }  # fmt: skip
     assert found["full"].measured == {
         "claim": ["undecided"] * 2, "goodput": [100.0, 100.9],

@@ -284,10 +284,10 @@ hosts:
   h2: {tcp: reno, rto_min: 5 ms, sysctls: {net/ipv4/tcp_sack: 0}, queue: {scheme: codel, target: 1 ms}}
 """
     plan = compiled("{star: {hosts: 2}}", rest)
-    one, two = plan.nodes[0], plan.nodes[1]
-    assert one.sysctls["net/ipv4/tcp_rto_min_us"] == "500"
-    assert one.routes[0].metrics.plain() == {"initcwnd": 20, "quickack": 1}
-    assert one.sysctls["net/ipv4/tcp_ecn"] == "1"
+    first, two = plan.nodes[0], plan.nodes[1]
+    assert first.sysctls["net/ipv4/tcp_rto_min_us"] == "500"
+    assert first.routes[0].metrics.plain() == {"initcwnd": 20, "quickack": 1}
+    assert first.sysctls["net/ipv4/tcp_ecn"] == "1"
     assert two.routes[0].metrics.plain() == {"rto_min_ms": 5, "initcwnd": 20, "quickack": 1}
     assert (two.sysctls["net/ipv4/tcp_sack"], two.sysctls["net/ipv4/tcp_congestion_control"]) == ("0", "reno")
     kinds = [(queue.name, queue.scheme, queue.qdisc.plain()["kind"]) for queue in plan.queues if queue.role == "host"]
@@ -364,12 +364,12 @@ def test_rates() -> None:
         overrides={"workload[0].flow.transport": "rate"},
     )
     assert plan.modules == ["qrate"]
-    one, two, switch = plan.nodes[0], plan.nodes[1], plan.nodes[3]
-    assert one.controller == Controller(
+    first, two, switch = plan.nodes[0], plan.nodes[1], plan.nodes[3]
+    assert first.controller == Controller(
         name="fixed", parameters="0c00010000ca9a3b00000000", signal="sum_squ", unit="time", bits=4, forward=False
     )
-    assert two.controller == one.controller.model_copy(update={"forward": True})
-    assert (one.reflect, switch.controller, switch.reflect) == (0.025, None, 0.0)
+    assert two.controller == first.controller.model_copy(update={"forward": True})
+    assert (first.reflect, switch.controller, switch.reflect) == (0.025, None, 0.0)
     flow, arrivals = plan.workloads
     assert isinstance(flow, Flows) and isinstance(arrivals, Arrivals)
     # The room in the smallest MTU behind IPv4 or IPv6, UDP and the congestion header.

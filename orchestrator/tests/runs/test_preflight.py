@@ -58,7 +58,7 @@ def test_figures_and_sql_are_bound_to_empty_tables(tmp_path: Path, old: str, new
     assert says in refusal(tmp_path, campaign)
 
 
-def test_a_claim_that_is_not_asked_is_not_bound(tmp_path: Path) -> None:
+def test_a_claim_that_is_not_judged_is_not_bound(tmp_path: Path) -> None:
     later = CAMPAIGN.replace("    sql: SELECT", "    profiles: [quick]\n    sql: SELECT nonsense,")
     assert rehearsed(tmp_path, later).warnings == []
 
@@ -127,7 +127,7 @@ axes:
 """
     text = "switches.default.buffer: has no effect beside `qdisc: pfifo limit 1000`"
     messages = refusal(tmp_path, campaign).splitlines()
-    assert [f"with switches.default.buffer={n} packets: {text}" in one for one in messages for n in (20, 1000)] == [
+    assert [f"with switches.default.buffer={n} packets: {text}" in line for line in messages for n in (20, 1000)] == [
         True, False, False, True,
     ]  # fmt: skip
 

@@ -152,8 +152,8 @@ def test_a_broken_cell_is_named_and_the_others_go_on(bench: Bench, behaviour: st
     assert says in text and "4 of 6 cells complete, 2 failed" in text
     assert "undecided" in text and "cells are missing: 2 failed" in text
     kept = [bench.folder / "a" / "cells" / name for name in ("000001.failed", "000004.failed")]
-    assert all("booting" in (one / "work" / "console.log").read_text() for one in kept)
-    assert sum(str(one) in text for one in kept) == 1, "the first of one reason"
+    assert all("booting" in (folder / "work" / "console.log").read_text() for folder in kept)
+    assert sum(str(folder) in text for folder in kept) == 1, "the first of one reason"
     assert guests_of(bench.folder) == []
     bench.behave()
     assert bench.campaign("a", "--set", "links.default.delay=5 us")[0] == 0, "the next run mends them"

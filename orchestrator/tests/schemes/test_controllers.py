@@ -27,7 +27,7 @@ inputs: [rtt]
 parameters:
   - {name: least, type: rate, default: 1 Mbit/s, min: 1 bit/s, help: L., attribute: {number: 1, type: u64}}
   - {name: most, type: rate, default: 9 Gbit/s, link: true, help: M., attribute: {number: 2, type: u64}}
-  - {name: gain, type: fraction, default: 25%, help: G., attribute: {number: 3, one: 65536}}
+  - {name: gain, type: fraction, default: 25%, help: G., attribute: {number: 3, scale: 65536}}
 ordered: [[least, most]]
 """
 
@@ -79,8 +79,8 @@ def test_a_rate_that_is_the_links_is_taken_from_there_if_the_lab_does_not_give_i
 
 def test_a_rate_that_is_the_links_gives_way_to_what_is_given() -> None:
     timely = controller_named("timely")
-    shown = timely.describe(timely.options({"most_rate": 8 * 10**9}, link_bps=10**10))
-    assert (shown["start_rate"], shown["most_rate"], shown["queue_rate"]) == ("8 Gbit/s", "8 Gbit/s", "10 Gbit/s")
+    shown = timely.describe(timely.options({"max_rate": 8 * 10**9}, link_bps=10**10))
+    assert (shown["start_rate"], shown["max_rate"], shown["queue_rate"]) == ("8 Gbit/s", "8 Gbit/s", "10 Gbit/s")
 
 
 @given(least=st.integers(1, 2**63 - 1), most=st.integers(1, 2**63 - 1), gain=st.integers(0, 65536))

@@ -56,7 +56,7 @@ impl Bench {
         let mut found = self.read(read);
         for text in expected {
             let wanted = Bench::entity(text);
-            let place = found.iter().position(|one| *one == wanted);
+            let place = found.iter().position(|entity| *entity == wanted);
             found.remove(place.unwrap_or_else(|| panic!("{read}: no {text} ({wanted:?}) in {found:#?}")));
         }
         assert_eq!(found, [], "{read}");
@@ -223,8 +223,8 @@ fn direct_counters_and_meters_belong_to_entries() {
     let counter = format!("direct_counter_entry {{ {key} }} data {{ packet_count: 4 byte_count: 310 }} }}");
     bench.finds("direct_counter_entry { table_entry { table_id: <hosts> } }", &[&counter]);
     bench.finds("direct_counter_entry { }", &[&counter]);
-    let whole = with(HOST, &format!("{config} counter_data {{ packet_count: 4 byte_count: 310 }}"));
-    bench.finds("table_entry { table_id: <hosts> counter_data {} meter_config {} }", &[&whole]);
+    let with_counter = with(HOST, &format!("{config} counter_data {{ packet_count: 4 byte_count: 310 }}"));
+    bench.finds("table_entry { table_id: <hosts> counter_data {} meter_config {} }", &[&with_counter]);
     bench.finds("table_entry { table_id: <hosts> }", &[HOST]);
     bench.finds(
         "direct_meter_entry { }",
@@ -400,25 +400,35 @@ fn value_sets_groups_clones_and_digests_are_written_and_read() {
     let group = |rest: &str| engine(&format!("multicast_group_entry {{ multicast_group_id: 7 {rest} }}"));
     let clone = |rest: &str| engine(&format!("clone_session_entry {{ session_id: 5 {rest} }}"));
     let replica = |port: &str, instance: u32| format!("replicas {{ port: '{port}' instance: {instance} }}");
-    for one in [&group, &clone] as [&dyn Fn(&str) -> String; 2] {
+    for entry in [&group, &clone] as [&dyn Fn(&str) -> String; 2] {
         let (first, second) =
-            (one(&replica("\\x01", 1)), one(&(replica("\\x01", 2) + &replica("\\x01\\0", 0))));
+            (entry(&replica("\\x01", 1)), entry(&(replica("\\x01", 2) + &replica("\\x01\\0", 0))));
         bench.refuses(Type::Modify, &first, Code::NotFound, "");
         bench.insert(&first);
         bench.refuses(Type::Insert, &first, Code::AlreadyExists, "");
         bench.modify(&second);
-        bench.finds(&one(""), &[&second]);
-        bench.finds(&one("").replace('7', "0").replace("id: 5", "id: 0"), &[&second]);
-        bench.modify(&one(&replica("\\0\\0\\0\\x01", 3)));
-        bench.finds(&one(""), &[&one(&replica("\\x01", 3))]);
-        bench.refuses(Type::Modify, &one(&"replicas { }".repeat(4097)), Code::ResourceExhausted, "4097");
-        bench.refuses(Type::Modify, &one(&replica("\\x01", 1).repeat(2)), Code::InvalidArgument, "twice");
-        bench.refuses(Type::Modify, &one(&replica("\\x01\\xff", 1)), Code::InvalidArgument, "drops packets");
-        bench.refuses(Type::Modify, &one(&replica("\\x02\\0", 1)), Code::OutOfRange, "bit<9>");
-        bench.refuses(Type::Modify, &one(&replica("\\x02", 65536)), Code::InvalidArgument, "instance 65536");
+        bench.finds(&entry(""), &[&second]);
+        bench.finds(&entry("").replace('7', "0").replace("id: 5", "id: 0"), &[&second]);
+        bench.modify(&entry(&replica("\\0\\0\\0\\x01", 3)));
+        bench.finds(&entry(""), &[&entry(&replica("\\x01", 3))]);
+        bench.refuses(Type::Modify, &entry(&"replicas { }".repeat(4097)), Code::ResourceExhausted, "4097");
+        bench.refuses(Type::Modify, &entry(&replica("\\x01", 1).repeat(2)), Code::InvalidArgument, "twice");
         bench.refuses(
             Type::Modify,
-            &one("replicas { port: '\\x01' backup_replicas { } }"),
+            &entry(&replica("\\x01\\xff", 1)),
+            Code::InvalidArgument,
+            "drops packets",
+        );
+        bench.refuses(Type::Modify, &entry(&replica("\\x02\\0", 1)), Code::OutOfRange, "bit<9>");
+        bench.refuses(
+            Type::Modify,
+            &entry(&replica("\\x02", 65536)),
+            Code::InvalidArgument,
+            "instance 65536",
+        );
+        bench.refuses(
+            Type::Modify,
+            &entry("replicas { port: '\\x01' backup_replicas { } }"),
             Code::Unimplemented,
             "backup",
         );
