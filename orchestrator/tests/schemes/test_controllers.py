@@ -83,7 +83,7 @@ def test_a_rate_that_is_the_links_gives_way_to_what_is_given() -> None:
     assert (shown["start_rate"], shown["max_rate"], shown["queue_rate"]) == ("8 Gbit/s", "8 Gbit/s", "10 Gbit/s")
 
 
-@given(least=st.integers(1, 2**63 - 1), most=st.integers(1, 2**63 - 1), gain=st.integers(0, 65536))
+@given(minimum=st.integers(1, 2**63 - 1), maximum=st.integers(1, 2**63 - 1), gain=st.integers(0, 65536))
 def test_what_is_packed_is_what_was_given_or_refused_by_its_order(minimum: int, maximum: int, gain: int) -> None:
     values = {"least": minimum, "most": maximum, "gain": gain / 65536}
     controller = Controller.model_validate(yaml.safe_load(MINE))
