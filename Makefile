@@ -28,7 +28,7 @@ PY := .venv/bin/python
 CORES := $(shell nproc)
 
 .PHONY: setup demo py rust c coverage test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench fuzz miri generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
-    wheel wheel-test compose docs
+    wheel wheel-test compose docs papers
 
 setup:
 	@tools/setup
@@ -161,6 +161,13 @@ generate: setup
 	$(PY) orchestrator/tests/plan_examples.py
 	$(PY) orchestrator/tests/packages.py
 	$(PY) -m qbed.live.grafana dashboards
+	$(PY) docs/papers/write_pages.py
+
+# Hours; an interrupted run continues. `make papers RUNS="rpm.fct qcn"` runs some of them.
+papers: setup
+	@tools/browser
+	$(PY) docs/papers/record_runs.py $(RUNS)
+	$(PY) docs/papers/write_pages.py
 
 # The documentation has an environment of its own, so it needs no set-up.
 docs:

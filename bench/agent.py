@@ -36,14 +36,17 @@ def measure(rounds: int) -> list[Figure]:
         receiver = plain.plan.nodes[hosts].addresses[0]
         argv = (str(program), str(flows), str(hosts), str(size), receiver)
         blocking = partial(run_program, find_toolchain(), plain, *argv)
-        ours, theirs, none = side_by_side(rounds, cell.run, blocking, empty.run)
+        agent, program_cost, idle = side_by_side(rounds, cell.run, blocking, empty.run)
         lines = (cell.out / "flows.ndjson").read_text().count('"status":"complete"')
         assert lines == flows, f"{lines} of {flows} flows complete"
         figures += [
-            Figure(f"{flows} flows: agent, CPU", ours.cpu_s - none.cpu_s, "s"),
-            Figure(f"{flows} flows: plain program, CPU", theirs.cpu_s - none.cpu_s, "s"),
+            Figure(f"{flows} flows: agent, CPU", agent.cpu_s - idle.cpu_s, "s"),
+            Figure(f"{flows} flows: plain program, CPU", program_cost.cpu_s - idle.cpu_s, "s"),
             Figure(
-                f"{flows} flows: agent / plain, CPU", (ours.cpu_s - none.cpu_s) / (theirs.cpu_s - none.cpu_s), "", 1.05
+                f"{flows} flows: agent / plain, CPU",
+                (agent.cpu_s - idle.cpu_s) / (program_cost.cpu_s - idle.cpu_s),
+                "",
+                1.05,
             ),
         ]
         for used in (cell, empty, plain):

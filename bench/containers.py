@@ -43,7 +43,7 @@ duration: 10 ms
 SIZES = {3: "{star: {hosts: 2}}", 20: "{dumbbell: {left: 9, right: 9}}"}
 DILATED = ("dumbbell", "fairness", "incast")
 PACKET_BYTES, HEADER_BYTES = 1500, 28
-LEAST_BPS, MAX_BPS = 20e6, 4e9
+MIN_BPS, MAX_BPS = 20e6, 4e9
 """The bounds of the search for the largest rate."""
 TOLERATED_LOSS = 0.001
 STEP = 1.1
@@ -129,15 +129,22 @@ def up_and_down(labs: Labs, rounds: int, nodes: int, topology: str) -> list[Figu
         "containerlab deploy": lambda: containerlab("deploy", plain),
         "containerlab destroy": lambda: containerlab("destroy", plain, "--cleanup"),
     }
-    least = dict.fromkeys(actions, float("inf"))
+    minimum = dict.fromkeys(actions, float("inf"))
     for _ in range(rounds + 1):  # the first warms caches; if it was slower, the least takes no notice of it
         for what, action in actions.items():
             begun = time.monotonic()
             action()
-            least[what] = min(least[what], time.monotonic() - begun)
-    figures = [Figure(f"{nodes} nodes: {what}", seconds, "s") for what, seconds in least.items()]
-    for ours, theirs in (("qbed up", "containerlab deploy"), ("qbed down", "containerlab destroy")):
-        figures.append(Figure(f"{nodes} nodes: {ours} / {theirs}", least[ours] / least[theirs], "", 1.3))
+            minimum[what] = min(minimum[what], time.monotonic() - begun)
+    figures = [Figure(f"{nodes} nodes: {what}", seconds, "s") for what, seconds in minimum.items()]
+    for qbed_action, containerlab_action in (("qbed up", "containerlab deploy"), ("qbed down", "containerlab destroy")):
+        figures.append(
+            Figure(
+                f"{nodes} nodes: {qbed_action} / {containerlab_action}",
+                minimum[qbed_action] / minimum[containerlab_action],
+                "",
+                1.3,
+            )
+        )
     return figures
 
 
@@ -149,9 +156,9 @@ def plain_topology(labs: Labs, name: str, file: Path) -> Path:
     topology = yaml.safe_load(path.read_text())
     topology["name"] = f"{name}-plain"
     for node in topology["topology"]["nodes"].values():
-        kept = {key: node[key] for key in ("kind", "image")}
+        settings = {key: node[key] for key in ("kind", "image")}
         node.clear()
-        node.update(kept, entrypoint="sleep", cmd="3600")
+        node.update(settings, entrypoint="sleep", cmd="3600")
     path.write_text(yaml.safe_dump(topology))
     return path
 
@@ -179,7 +186,7 @@ def one_switch(labs: Labs, rounds: int) -> list[Figure]:
         )
     return [
         Figure("one switch: idle RTT, mean of 300", min(mean for mean, _ in rtts), "ms", 0.3),
-        Figure("one switch: idle RTT, least", min(least for _, least in rtts), "ms"),
+        Figure("one switch: idle RTT, least", min(minimum for _, minimum in rtts), "ms"),
         Figure(
             f"one switch: {PACKET_BYTES}-byte packets, {TOLERATED_LOSS:.1%} lost", datagrams / 1e9, "Gbit/s", 1.0, ">="
         ),
@@ -200,7 +207,7 @@ def largest_rate(labs: Labs, lab: str, address: str) -> float:
 
     Whatever else the machine does only ever adds losses: a rate counts if it passes once in `TRIALS`.
     """
-    passes, fails, best = LEAST_BPS, MAX_BPS, 0.0
+    passes, fails, best = MIN_BPS, MAX_BPS, 0.0
     while fails / passes > STEP:
         offered = (passes * fails) ** 0.5
         arrived = next((rate for _ in range(TRIALS) if (rate := arriving(labs, lab, address, offered))), None)

@@ -3,7 +3,7 @@
 
 A run judges CLAIMS claims over its seeds. Each measure's population has its mean at a distance from the bound that a
 campaign with as many seeds decides at 95 % (2.26 standard errors or more). Two rules are compared: Student's interval
-alone, and qbed's (`qbed.claims.intervals.surely`), at the same confidence.
+alone, and qbed's (`qbed.claims.intervals.robust_outcome`), at the same confidence.
 
     .venv/bin/python bench/false_alarms.py
 """

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ABQ paper's incast in ns-3: is drop-tail's 99th percentile ten times ECN's, as in Fig. 5a?
+"""The ABQ paper's incast in ns-3: ratio of drop-tail's to ECN's 99th percentile (Fig. 5a: about 10).
 
-Nothing is timed. 10 to 100 senders with the settings of the paper's published simulator (ns3/incast.cc), NewReno
-through drop-tail and DCTCP through marking at 40 packets, at a least RTO of 10 and of 200 ms. Nothing in it is random.
+The results are simulated, not timed: 10 to 100 senders with the settings of the paper's published simulator
+(ns3/incast.cc), NewReno through drop-tail and DCTCP through marking at 40 packets, at a minimum RTO of 10 and of 200
+ms. The simulation is deterministic.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ def measure(rounds: int) -> list[Figure]:
         for scheme in ("droptail", "ecn"):
             runs = [simulated(program, scheme, senders, rto_ms) for senders in SENDERS]
             tails[scheme] = mean(run["p99_ms"] for run in runs)
-            here = f"{scheme}, least RTO {rto_ms} ms"
-            figures.append(Figure(f"{here}: mean p99", tails[scheme], "ms"))
-            figures.append(Figure(f"{here}: mean goodput", mean(run["goodput_mbps"] for run in runs), "Mbit/s"))
-            figures += [Figure(f"{here}: {name}", sum(run[name] for run in runs), "") for name in SUMS]
-            figures.append(Figure(f"{here}: smallest window", min(run["smallest_window_bytes"] for run in runs), "B"))
-        here = f"drop-tail's p99, least RTO {rto_ms} ms, over"
-        figures.append(Figure(f"{here} ECN's (paper: 9)", tails["droptail"] / tails["ecn"], ""))
+            case = f"{scheme}, minimum RTO {rto_ms} ms"
+            figures.append(Figure(f"{case}: mean p99", tails[scheme], "ms"))
+            figures.append(Figure(f"{case}: mean goodput", mean(run["goodput_mbps"] for run in runs), "Mbit/s"))
+            figures += [Figure(f"{case}: {name}", sum(run[name] for run in runs), "") for name in SUMS]
+            figures.append(Figure(f"{case}: smallest window", min(run["smallest_window_bytes"] for run in runs), "B"))
+        case = f"drop-tail's p99, minimum RTO {rto_ms} ms, over"
+        figures.append(Figure(f"{case} ECN's (paper: 9)", tails["droptail"] / tails["ecn"], ""))
         figures.append(
-            Figure(f"{here} what the link takes for the bytes", tails["droptail"] / mean(map(link_ms, SENDERS)), "")
+            Figure(f"{case} the transmission time of the bytes", tails["droptail"] / mean(map(link_ms, SENDERS)), "")
         )
     return figures
 
 
 def link_ms(senders: int) -> float:
-    """The time that 1 Gbit/s takes for all frames, with 42 bytes of TCP, IP and PPP each: a bound for all schemes."""
+    """Transmission time of all frames at 1 Gbit/s, with 42 bytes of headers each: a bound for all schemes."""
     frames = -(-BYTES // SEGMENT)
     return senders * (BYTES + 42 * frames) * 8 / 1e6
 

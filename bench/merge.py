@@ -44,8 +44,8 @@ def fill(run: Path) -> None:
     """One cell, really run, and its copies with other numbers."""
     cell = Cell(LAB)
     cell.run()
-    one = run / "one"
-    one.mkdir(parents=True)
+    first_run = run / "one"
+    first_run.mkdir(parents=True)
     known = {
         "cell": 0,
         "scheme": "ecn",
@@ -54,12 +54,12 @@ def fill(run: Path) -> None:
         "dilation": 1,
         "settings": "{}",
     }
-    row = known | store_cell(cell.folder, cell.plan, one)
+    row = known | store_cell(cell.folder, cell.plan, first_run)
     cell.close()
     for number in range(CELLS):
         folder = run / "cells" / f"{number:06d}"
         folder.mkdir(parents=True)
-        for path in one.glob("*.arrow"):
+        for path in first_run.glob("*.arrow"):
             shutil.copyfile(path, folder / path.name)
         (folder / "cell.json").write_bytes(cell_record(folder, row | {"cell": number, "seed": number}))
     axes = [
@@ -71,10 +71,10 @@ def fill(run: Path) -> None:
 
 def child(*words: str) -> tuple[Cost, float]:
     """The cost of a process, and its peak memory (MB)."""
-    most = 0.0
+    peak_mb = 0.0
 
     def run() -> None:
-        nonlocal most
+        nonlocal peak_mb
         process = subprocess.Popen(
             [sys.executable, *words],
             stdout=subprocess.DEVNULL,
@@ -83,9 +83,9 @@ def child(*words: str) -> tuple[Cost, float]:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0, words
-        most = usage.ru_maxrss / 1024
+        peak_mb = usage.ru_maxrss / 1024
 
-    return measured(run), most
+    return measured(run), peak_mb
 
 
 def measure(rounds: int) -> list[Figure]:
@@ -101,9 +101,9 @@ def measure(rounds: int) -> list[Figure]:
                     table.unlink()
                 costs["going on"].append(child(*listing)[0])
                 costs["checked"].append(child("-c", SURVEY, str(run))[0])
-                cost, most = child("-c", MERGE, str(run))
+                cost, peak_mb = child("-c", MERGE, str(run))
                 costs["merge"].append(cost)
-                memory = max(memory, most)
+                memory = max(memory, peak_mb)
                 costs["finished"].append(child(*listing)[0])
     finally:
         shutil.rmtree(run.parent)

@@ -50,7 +50,7 @@ SIZES = {"64 B": 64, "1500 B": 1514}
 SIGNAL = {"130 B": 130}
 """The smallest frame with a congestion header; what is shorter has none, and costs less."""
 SECONDS = 1.0
-LEAST_RATE, LEAST_RATIO, MAX_COST, LEAST_WRITES = 1.0, 20, 1.5, 10_000
+MIN_RATE, MIN_RATIO, MAX_COST, MIN_WRITES = 1.0, 20, 1.5, 10_000
 PEER_PACKETS, PEER_FEW, PEER_QUIET_S = 40_000, 10_000, 1.0
 BATCHES, BATCH, SINGLE = 10, 1_000, 500
 
@@ -86,7 +86,7 @@ def packets(rounds: int) -> list[Figure]:
             for label, size in (SIZES | (SIGNAL if name == "stamp" else {})).items():
                 runs = [bench(program(name), stf, "--size", str(size)) for _ in range(rounds)]
                 best = 1e3 / min(run["least_ns"] for run in runs)
-                goal = LEAST_RATE if name == "stamp" else None
+                goal = MIN_RATE if name == "stamp" else None
                 figures.append(Figure(f"{title}, {label}: packets a CPU second", best, "M/s", goal, ">="))
     return figures
 
@@ -119,7 +119,7 @@ def server() -> Iterator[str]:
         [*command, "--message-format", "json"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
     )
     made = [json.loads(line) for line in built.stdout.splitlines()]
-    executable = next(one["executable"] for one in made if one.get("target", {}).get("name") == "loopback")
+    executable = next(message["executable"] for message in made if message.get("target", {}).get("name") == "loopback")
     with subprocess.Popen([executable], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
         try:
@@ -148,9 +148,9 @@ async def writes(address: str) -> tuple[float, float]:
             await switch.delete(batch)
         times = []
         for index in range(SINGLE):
-            one = route(index)
+            route_entry = route(index)
             begin = time.monotonic()
-            await switch.insert([one])
+            await switch.insert([route_entry])
             times.append(time.monotonic() - begin)
     return max(rates), statistics.median(times)
 
@@ -159,7 +159,7 @@ def control() -> list[Figure]:
     with server() as address:
         in_batches, single = asyncio.run(writes(address))
     return [
-        Figure(f"entries written a second, {BATCH:,} a request", in_batches, "/s", LEAST_WRITES, ">="),
+        Figure(f"entries written a second, {BATCH:,} a request", in_batches, "/s", MIN_WRITES, ">="),
         Figure("a write of one entry, median", single * 1e3, "ms"),
     ]
 
@@ -187,7 +187,9 @@ def with_entries(form: dict[str, Any], adds: list[str]) -> dict[str, Any]:
             "match_key": [match(key, values[key["name"]], widths) for key in tables[table]["key"]],
             "action_entry": {
                 "action_id": action["id"],
-                "action_data": [number(data[one["name"]], one["bitwidth"]) for one in action["runtime_data"]],
+                "action_data": [
+                    number(data[parameter["name"]], parameter["bitwidth"]) for parameter in action["runtime_data"]
+                ],
             },
             "priority": len(tables[table].setdefault("entries", [])) + 1,
         }
@@ -265,12 +267,12 @@ def peer(rounds: int) -> list[Figure]:
             bmv2 = Peer(binary, form, ports, folder)
             many = min(bmv2.seconds(frames, PEER_PACKETS) for _ in range(rounds))
             few = min(bmv2.seconds(frames, PEER_FEW) for _ in range(rounds))
-            theirs = (PEER_PACKETS - PEER_FEW) / (many - few)
-            ours = 1e9 / min(bench(form, folder / "packets.stf")["least_ns"] for _ in range(rounds))
+            bmv2_rate = (PEER_PACKETS - PEER_FEW) / (many - few)
+            p4switch_rate = 1e9 / min(bench(form, folder / "packets.stf")["least_ns"] for _ in range(rounds))
         figures += [
-            Figure(f"{name}, packets of its test: packets a CPU second", ours / 1e6, "M/s"),
-            Figure(f"{name}, BMv2: packets a CPU second", theirs / 1e6, "M/s"),
-            Figure(f"{name}, p4switch / BMv2", ours / theirs, "", LEAST_RATIO, ">="),
+            Figure(f"{name}, packets of its test: packets a CPU second", p4switch_rate / 1e6, "M/s"),
+            Figure(f"{name}, BMv2: packets a CPU second", bmv2_rate / 1e6, "M/s"),
+            Figure(f"{name}, p4switch / BMv2", p4switch_rate / bmv2_rate, "", MIN_RATIO, ">="),
         ]
     return figures
 

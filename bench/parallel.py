@@ -33,16 +33,16 @@ def measure(rounds: int) -> list[Figure]:
     every = cores()
     text = SCENARIOS[0].lab().replace("100 MB", "300 MB").replace("100 ms", "300 ms")
     cells = {core: [Cell(text) for _ in range(CELLS)] for core in every}
-    one, many = [], []
+    single, many = [], []
     for _ in range(rounds):
-        one.append(batch(every[-1:], cells))
+        single.append(batch(every[-1:], cells))
         many.append(batch(every, cells))
     for group in cells.values():
         for cell in group:
             cell.close()
-    speedup = len(every) * min(one) / min(many)
+    speedup = len(every) * min(single) / min(many)
     return [
-        Figure(f"{CELLS} cells on 1 core", min(one), "s"),
+        Figure(f"{CELLS} cells on 1 core", min(single), "s"),
         Figure(f"{CELLS * len(every)} cells on {len(every)} cores", min(many), "s"),
         Figure(f"throughput of {len(every)} cores over 1", speedup, "", 0.9 * len(every), ">="),
     ]

@@ -43,18 +43,18 @@ def measure(rounds: int) -> list[Figure]:
     figures = []
     for flows in (1, 192):
         cells = [cell(transport, flows, packets) for transport in PAYLOAD for packets in (PACKETS, FEW)]
-        rate, rate_few, tcp, tcp_few = side_by_side(rounds, *(one.run for one in cells))
-        for one in cells:
-            complete = (one.out / "flows.ndjson").read_text().count('"status":"complete"')
+        rate, rate_few, tcp, tcp_few = side_by_side(rounds, *(cell.run for cell in cells))
+        for finished in cells:
+            complete = (finished.out / "flows.ndjson").read_text().count('"status":"complete"')
             assert complete == flows, f"{complete} of {flows} flows complete"
-            one.close()
+            finished.close()
         share = 1e6 / (PACKETS - FEW)
-        ours, theirs = (rate.wall_s - rate_few.wall_s) * share, (tcp.wall_s - tcp_few.wall_s) * share
+        rate_us, tcp_us = (rate.wall_s - rate_few.wall_s) * share, (tcp.wall_s - tcp_few.wall_s) * share
         cpu = (rate.cpu_s - rate_few.cpu_s) / (tcp.cpu_s - tcp_few.cpu_s)
         figures += [
-            Figure(f"{flows} flows: a packet, wall", ours, "us"),
-            Figure(f"{flows} flows: a packet of TCP, wall", theirs, "us"),
-            Figure(f"{flows} flows: rate / TCP, wall", ours / theirs, "", GOAL),
+            Figure(f"{flows} flows: a packet, wall", rate_us, "us"),
+            Figure(f"{flows} flows: a packet of TCP, wall", tcp_us, "us"),
+            Figure(f"{flows} flows: rate / TCP, wall", rate_us / tcp_us, "", GOAL),
             Figure(f"{flows} flows: rate / TCP, CPU", cpu, "", GOAL),
         ]
     return figures

@@ -112,10 +112,10 @@ def measure(rounds: int) -> list[Figure]:
             stored += [took + more for took, more in zip(taken.took[1:], taken.between(), strict=True)]
     finally:
         shutil.rmtree(folder)
-    mine, turn = (1000 * statistics.median(values) for values in (beside, between))
+    plan_ms, between_ms = (1000 * statistics.median(values) for values in (beside, between))
     return [
-        Figure("a cell's plan, tables and folder, beyond its guest", mine, "ms"),
-        Figure("from one cell's end to the next one's start", turn, "ms"),
-        Figure("scheduling overhead of a cell", mine + turn, "ms", 50),
+        Figure("a cell's plan, tables and folder, beyond its guest", plan_ms, "ms"),
+        Figure("from one cell's end to the next one's start", between_ms, "ms"),
+        Figure("scheduling overhead of a cell", plan_ms + between_ms, "ms", 50),
         Figure("a cell from the store", 1000 * statistics.median(stored), "ms", 50),
     ]

@@ -68,8 +68,8 @@ def measure(rounds: int) -> list[Figure]:
     costs = side_by_side(rounds, *actions)
     figures, rates = [], {}
     for number, name in enumerate(found):
-        calls, none, flows, one = (cost.cpu_s for cost in costs[4 * number : 4 * number + 4])
-        rates[name] = CALLS / (calls - none), FLOWS / (flows - one)
+        calls, none, flows, single = (cost.cpu_s for cost in costs[4 * number : 4 * number + 4])
+        rates[name] = CALLS / (calls - none), FLOWS / (flows - single)
         figures.append(Figure(f"{name}: system calls a CPU second", rates[name][0] / 1e3, "k/s"))
         figures.append(Figure(f"{name}: short flows a CPU second", rates[name][1] / 1e3, "k/s"))
     for name in found:

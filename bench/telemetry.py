@@ -62,20 +62,20 @@ def cells(folder: Path, server: Server, rounds: int) -> Iterator[Figure]:
     walls: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, (observed, options) in variants.items():
-            walls[name].append(one(folder, observed, options))
-    least = {name: min(samples) for name, samples in walls.items()}
-    yield Figure("cell_without_samples", least["none"], "s")
-    yield Figure("cell_sampled", least["sampled"], "s")
-    yield Figure("cell_sampled_and_sent", least["sent"], "s")
-    yield Figure("sampling_costs", least["sampled"] / least["none"] - 1, "of a cell without")
-    yield Figure("sending_costs", least["sent"] / least["sampled"] - 1, "of a cell that is sampled", 0.1)
-    yield Figure("telemetry_costs", least["sent"] / least["none"] - 1, "of a cell without", 0.1)
+            walls[name].append(wall_time(folder, observed, options))
+    minimum = {name: min(samples) for name, samples in walls.items()}
+    yield Figure("cell_without_samples", minimum["none"], "s")
+    yield Figure("cell_sampled", minimum["sampled"], "s")
+    yield Figure("cell_sampled_and_sent", minimum["sent"], "s")
+    yield Figure("sampling_costs", minimum["sampled"] / minimum["none"] - 1, "of a cell without")
+    yield Figure("sending_costs", minimum["sent"] / minimum["sampled"] - 1, "of a cell that is sampled", 0.1)
+    yield Figure("telemetry_costs", minimum["sent"] / minimum["none"] - 1, "of a cell without", 0.1)
     points = server.query('SELECT count("t_us") FROM "queue"', "cells")[0]["count"]
     yield Figure("points_of_a_cell", points / rounds, "points")
 
 
-def one(folder: Path, observed: str, options: tuple[str, ...]) -> float:
-    """The wall time of the one cell of a run."""
+def wall_time(folder: Path, observed: str, options: tuple[str, ...]) -> float:
+    """The wall time of a run's only cell."""
     lab, out = folder / "lab.yml", folder / "run"
     lab.write_text(LAB.replace("OBSERVED", observed))
     shutil.rmtree(out, ignore_errors=True)
@@ -88,7 +88,7 @@ def one(folder: Path, observed: str, options: tuple[str, ...]) -> float:
 
 
 def batches() -> Iterator[Points]:
-    """Samples as a lab gives them, of which no two are equal."""
+    """Samples as a lab produces them, all different."""
     dice = np.random.default_rng(1)
     queues = [Queue("s1", f"s1>h{number}", "ecn") for number in range(QUEUES)]
     origin = Origin("bench", "bench-1", 0)
@@ -114,7 +114,7 @@ def rate(server: Server) -> Iterator[Figure]:
     begun, before = time.monotonic(), time.process_time()
     for one_batch in points:
         body = sink.encode(one_batch)
-        sink.give(body)
+        sink.write(body)
         bodies.append(body)
     took, cpu = time.monotonic() - begun, time.process_time() - before
     found = server.query('SELECT count("t_us") FROM "queue"', "rate")[0]["count"]
@@ -122,7 +122,7 @@ def rate(server: Server) -> Iterator[Figure]:
     limit: Influx = server.sink("limit")
     begun = time.monotonic()
     for body in bodies:
-        limit.give(body)
+        limit.write(body)
     alone = time.monotonic() - begun
     total = BATCH * BATCHES
     yield Figure("points_a_second", total / took, "points/s", 100_000, ">=")

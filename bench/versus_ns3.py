@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP Cubic through 10 Gb/s, 3 nodes and 1,000: everything (boot, set-up, results) against ns-3 simulating the same.
+"""TCP Cubic over 10 Gbit/s with 3 and 1,000 nodes: total time (boot, set-up, results) of qbed and of ns-3.
 
-The peer is Debian's ns-3; where $NS3_DEV names a folder with the `include` and `lib` of another build (an install
-prefix, or the `build` of a checkout), that one too, with nix-vector routes, compiled with -O3 -march=native.
+The peer is Debian's ns-3. If $NS3_DEV is a folder with `include` and `lib` of another build (an install prefix or the
+`build` of a checkout), that build is measured too, with nix-vector routes, compiled with -O3 -march=native.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Scenario:
     goals: tuple[float | None, float]
     """Goals for qbed's time over that of ns-3: Debian's build, and an optimised build."""
     long: bool
-    """One run of each has to do."""
+    """The scenario is measured once, without a warm-up."""
 
     def lab(self) -> str:
         bulk = f"  - flow: {{from: h1, to: h2, size: {self.megabytes} MB}}"
@@ -73,7 +73,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True)
 class Peer:
-    """An ns-3 with the program of the benchmark."""
+    """A build of ns-3 with the program of the benchmark."""
 
     name: str
     program: Path
@@ -105,7 +105,7 @@ def debian() -> Peer:
 
 
 def optimised(prefix: Path) -> Peer:
-    """Its libraries' names say version and profile: libns3-dev-core-optimized.so, libns3.48-core.so."""
+    """Names of libraries have version and profile: libns3-dev-core-optimized.so, libns3.48-core.so."""
     found = sorted(path for path in prefix.glob("lib*/libns3*-core*.so"))
     if not found or not (prefix / "include/ns3").is_dir():
         raise QbedError(
@@ -127,21 +127,23 @@ def optimised(prefix: Path) -> Peer:
 
 
 def compare(scenario: Scenario, peers: list[Peer], rounds: int) -> list[Figure]:
-    """In turn; a long scenario once, without a round to warm up."""
+    """Measure qbed and the peers alternately; a long scenario once, without a warm-up."""
     cell = Cell(scenario.lab())
     outputs = [RESULTS / f"{peer.program.name}.out" for peer in peers]
     simulations = [peer.simulation(scenario, output) for peer, output in zip(peers, outputs, strict=True)]
-    ours, *theirs = side_by_side(1 if scenario.long else rounds, cell.run, *simulations, warm=not scenario.long)
+    qbed_cost, *peer_costs = side_by_side(
+        1 if scenario.long else rounds, cell.run, *simulations, warm=not scenario.long
+    )
     flows = [json.loads(line) for line in (cell.out / "flows.ndjson").read_text().splitlines()]
-    whole = [flow for flow in flows if flow["received_bytes"] == scenario.megabytes * 1_000_000]
-    assert len(whole) == scenario.flows and all(flow["status"] == "complete" for flow in whole), flows[0]
+    complete = [flow for flow in flows if flow["received_bytes"] == scenario.megabytes * 1_000_000]
+    assert len(complete) == scenario.flows and all(flow["status"] == "complete" for flow in complete), flows[0]
     cell.close()
-    figures = [Figure(f"{scenario.name}: qbed, wall", ours.wall_s, "s")]
-    for peer, cost, goal in zip(peers, theirs, scenario.goals, strict=False):
+    figures = [Figure(f"{scenario.name}: qbed, wall", qbed_cost.wall_s, "s")]
+    for peer, cost, goal in zip(peers, peer_costs, scenario.goals, strict=False):
         figures += [
             Figure(f"{scenario.name}: {peer.name}, wall", cost.wall_s, "s"),
-            Figure(f"{scenario.name}: qbed / {peer.name}, wall", ours.wall_s / cost.wall_s, "", goal),
-            Figure(f"{scenario.name}: qbed / {peer.name}, CPU", ours.cpu_s / cost.cpu_s, ""),
+            Figure(f"{scenario.name}: qbed / {peer.name}, wall", qbed_cost.wall_s / cost.wall_s, "", goal),
+            Figure(f"{scenario.name}: qbed / {peer.name}, CPU", qbed_cost.cpu_s / cost.cpu_s, ""),
         ]
     last_ns = max(flow["end_ns"] for flow in flows)
     figures.append(Figure(f"{scenario.name}: virtual time, qbed", last_ns / 1e6, "ms"))

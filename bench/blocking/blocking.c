@@ -99,7 +99,7 @@ static void *transmit(void *number)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PORT)};
 	pthread_attr_t small;
 	pthread_t *threads;
 
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
 	threads = calloc(2 * flows, sizeof(*threads));
 	enter(hosts);
 	listener = socket(AF_INET, SOCK_STREAM, 0);
-	if (listener < 0 || bind(listener, (struct sockaddr *)&here, sizeof(here)) || listen(listener, 4096))
+	if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 4096))
 		fail("listen");
 	pthread_barrier_init(&start, NULL, flows);
 	pthread_attr_init(&small);

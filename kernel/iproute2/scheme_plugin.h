@@ -39,7 +39,7 @@ struct scheme_option {
 	int bytes;		/* size of the attribute */
 	int attribute;		/* attribute number; for an amount that in bytes */
 	int packets;		/* for an amount: attribute number in packets */
-	__u64 one;		/* for a time: value of 1 ms; for a fraction: value of 1 */
+	__u64 scale;		/* for a time: value of 1 ms; for a fraction: value of 1 */
 	/* NULL-terminated; the index is the value */
 	const char *choices[SCHEME_MAX_CHOICES + 1];
 };
@@ -115,7 +115,7 @@ static int scheme_read(const struct scheme_option *option, const char *text, __u
 	case SCHEME_TIME:
 		if (get_time64(&ns, text) || ns < 0)
 			return -1;
-		*value = ns / (1000000 / option->one);
+		*value = ns / (1000000 / option->scale);
 		return 0;
 	case SCHEME_RATE:
 		if (get_rate64(value, text))
@@ -123,7 +123,7 @@ static int scheme_read(const struct scheme_option *option, const char *text, __u
 		*value *= 8;
 		return 0;
 	case SCHEME_FRACTION:
-		return scheme_get_fraction(value, text, option->one);
+		return scheme_get_fraction(value, text, option->scale);
 	case SCHEME_FLAG:
 		*value = !strcmp(text, "on");
 		return *value || !strcmp(text, "off") ? 0 : -1;
@@ -196,7 +196,7 @@ static void scheme_print(const struct scheme_option *option, const char *key, __
 		print_u64(PRINT_ANY, key, "%llu ", value);
 		break;
 	case SCHEME_TIME:
-		value *= 1000000 / option->one;
+		value *= 1000000 / option->scale;
 		print_u64(PRINT_JSON, key, NULL, value);
 		print_string(PRINT_FP, NULL, "%s ", sprint_time64(value, text));
 		break;
@@ -204,7 +204,7 @@ static void scheme_print(const struct scheme_option *option, const char *key, __
 		print_u64(PRINT_ANY, key, "%llubit ", value);
 		break;
 	case SCHEME_FRACTION:
-		print_float(PRINT_ANY, key, "%g ", (double)value / option->one);
+		print_float(PRINT_ANY, key, "%g ", (double)value / option->scale);
 		break;
 	case SCHEME_FLAG:
 		print_string(PRINT_ANY, key, "%s ", value ? "on" : "off");

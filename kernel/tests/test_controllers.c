@@ -155,24 +155,24 @@ static u64 random_between(u64 min, u64 max)
 static u64 parameter(const struct controller_declared *declared, const u8 *params, const char *field,
 		     u64 fallback)
 {
-	const struct controller_parameter *one = declared->parameters;
+	const struct controller_parameter *entry = declared->parameters;
 	u64 value = 0;
 
-	while (one->field && strcmp(one->field, field))
-		one++;
-	memcpy(&value, params + one->offset, one->bytes);	/* little-endian */
-	return one->field ? value : fallback;
+	while (entry->field && strcmp(entry->field, field))
+		entry++;
+	memcpy(&value, params + entry->offset, entry->bytes);	/* little-endian */
+	return entry->field ? value : fallback;
 }
 
 static void random_params(const struct controller_declared *declared, u8 *params)
 {
-	const struct controller_parameter *one;
+	const struct controller_parameter *entry;
 
 	do {
-		for (one = declared->parameters; one->field; one++) {
-			u64 value = random_between(one->min, one->max);
+		for (entry = declared->parameters; entry->field; entry++) {
+			u64 value = random_between(entry->min, entry->max);
 
-			memcpy(params + one->offset, &value, one->bytes);
+			memcpy(params + entry->offset, &value, entry->bytes);
 		}
 	} while (!declared->in_order(params));
 }
@@ -231,8 +231,8 @@ static void the_rate_stays_within_its_bounds(const struct controller_declared *d
 
 	for (trial = 0; trial < 2000; trial++) {
 		random_params(declared, params);
-		min = parameter(declared, params, "least_rate_bps", 1);
-		max = parameter(declared, params, "most_rate_bps", RATE_MAX);
+		min = parameter(declared, params, "min_rate_bps", 1);
+		max = parameter(declared, params, "max_rate_bps", RATE_MAX);
 		now_ns = random_between(0, U64_MAX / 2);
 		if (controller->start)
 			controller->start(state, params, now_ns);

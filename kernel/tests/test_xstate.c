@@ -74,23 +74,23 @@ static void fill(unsigned char *bytes, size_t used, size_t all)
 /* Two tasks take turns on a CPU whose registers have `size` bytes; `used` of them may be other than 0. */
 static void take_turns(size_t size, size_t used)
 {
-	static unsigned char mine[sizeof(host.registers)], others[sizeof(host.registers)];
+	static unsigned char registers[sizeof(host.registers)], others[sizeof(host.registers)];
 	/* a guard behind what a task keeps */
 	unsigned long saved[2][UM_XSTATE_KEPT / sizeof(long) + 1] = { 0 };
 
 	host.size = size;
-	fill(mine, used, sizeof(mine));
+	fill(registers, used, sizeof(registers));
 	fill(others, used, sizeof(others));
 	EXPECT_EQUAL(um_xstate_find(1), 0);
 	EXPECT_EQUAL(um_xstate.size, size == 512 ? 0 : size);
 	for (int turn = 0; turn < 3; turn++) {
-		memcpy(host.registers, mine, size);
+		memcpy(host.registers, registers, size);
 		EXPECT_EQUAL(um_xstate_save(1, saved[0]), 0);
 		memcpy(host.registers, others, size);
 		EXPECT_EQUAL(um_xstate_save(1, saved[1]), 0);
 
 		EXPECT_EQUAL(um_xstate_restore(1, saved[0]), 0);
-		EXPECT(!memcmp(host.registers, mine, size));
+		EXPECT(!memcmp(host.registers, registers, size));
 		EXPECT_EQUAL(um_xstate_restore(1, saved[1]), 0);
 		EXPECT(!memcmp(host.registers, others, size));
 	}

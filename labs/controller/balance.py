@@ -49,7 +49,7 @@ async def ways(switch: fy.Switch) -> list[Way]:
     """Routes with several next hops, read from the tables that the lab's compiler filled."""
     routes = [entry.action.args for entry in await read(switch, [fy.P4TableEntry("ipv4_routes")])]
     hops = {entry["hop"]: entry.action.args for entry in await read(switch, [fy.P4TableEntry("next_hops")])}
-    first, count = next((one["first"], one["count"]) for one in routes if one["count"] > 1)
+    first, count = next((route["first"], route["count"]) for route in routes if route["count"] > 1)
     return [Way(*(hops[hop][name] for name in Way._fields)) for hop in range(first, first + count)]
 
 

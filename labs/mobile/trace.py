@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes radio.trace: the rate of a radio link, which two waves and a handover make.
+"""Writes radio.trace: the rate of a radio link, modelled by two sine waves and a handover.
 
-rate(t) = 10 Mbit/s * exp(0.8 sin(2 pi t / 2.3 s) + 0.4 sin(2 pi t / 0.31 s)), every 20 ms; a fiftieth of it from 3.0 to
-3.2 s. No real network: the waves are there to have fades of one and of a tenth of a second.
+rate(t) = 10 Mbit/s * exp(0.8 sin(2 pi t / 2.3 s) + 0.4 sin(2 pi t / 0.31 s)), every 20 ms, divided by 50 from
+3.0 to 3.2 s. The trace is synthetic: the waves produce fades of one second and of a tenth of a second.
 """
 
 import math

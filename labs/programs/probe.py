@@ -28,9 +28,10 @@ def ask(host: str, every_ms: float, until_ms: float) -> None:
             time.sleep(max(0.0, due - time.monotonic()))
             sent = time.monotonic()
             us.send(str(number).encode())
-            came = receive(us, str(number).encode(), due + every_ms / 1e3)
+            received_at = receive(us, str(number).encode(), due + every_ms / 1e3)
             print(
-                f"number={number} at_ms={1e3 * (sent - begin):.6f}", f"rtt_ms={1e3 * (came - sent):.6f}" if came else ""
+                f"number={number} at_ms={1e3 * (sent - begin):.6f}",
+                f"rtt_ms={1e3 * (received_at - sent):.6f}" if received_at else "",
             )
 
 

@@ -73,9 +73,9 @@ async def offer(control: str) -> None:
         .not_valid_after(now + datetime.timedelta(days=1))
         .sign(key, hashes.SHA256())
     )
-    ours = configuration(control, client=False)
-    ours.certificate, ours.private_key = certificate, key
-    await serve("0.0.0.0", PORT, configuration=ours, create_protocol=Sender)
+    server_configuration = configuration(control, client=False)
+    server_configuration.certificate, server_configuration.private_key = certificate, key
+    await serve("0.0.0.0", PORT, configuration=server_configuration, create_protocol=Sender)
     await asyncio.Event().wait()
 
 

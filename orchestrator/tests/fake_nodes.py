@@ -41,9 +41,9 @@ class FakeNode(threading.Thread):
         self.state = "waiting"
         self.went: dict[str, Any] | None = None
         self.listener = socket.socket(socket.AF_UNIX)
-        here = os.open(folder, os.O_PATH)
-        self.listener.bind(f"/proc/self/fd/{here}/control.sock")
-        os.close(here)
+        folder_fd = os.open(folder, os.O_PATH)
+        self.listener.bind(f"/proc/self/fd/{folder_fd}/control.sock")
+        os.close(folder_fd)
         self.listener.listen()
         self.clients: list[socket.socket] = []
         self.start()
@@ -113,26 +113,26 @@ def write_part(plan: Plan, node: int, folder: Path, behaviour: str = "") -> None
     """The part of the synthetic cell that one node records."""
     with tempfile.TemporaryDirectory() as name:
         write_out(plan, Path(name))
-        whole, out = Path(name) / "out", folder / "out"
-        rows = [json.loads(line) for line in (whole / "flows.ndjson").open()]
+        gathered, out = Path(name) / "out", folder / "out"
+        rows = [json.loads(line) for line in (gathered / "flows.ndjson").open()]
         with (out / "flows.ndjson").open("w") as flows:
             for row in rows:
                 if row["src"] == node:
                     flows.write(json.dumps(row | {"end_ns": None, "received_bytes": 0}) + "\n")
                 elif row["dst"] == node:
                     flows.write(json.dumps(row | {"status": "running", "sent_bytes": 0}) + "\n")
-        mine = [index for index, queue in enumerate(plan.queues) if queue.node == node]
-        with (whole / "taps.bin").open("rb") as stream, (out / "taps.bin").open("wb") as taps:
+        queues = [index for index, queue in enumerate(plan.queues) if queue.node == node]
+        with (gathered / "taps.bin").open("rb") as stream, (out / "taps.bin").open("wb") as taps:
             for batch in read_taps(stream, len(plan.queues), chunk_bytes=1 << 16):
                 if not isinstance(batch, Run):
                     continue
-                taps.write(batch.records[[int(i) in mine for i in batch.records["id"]]].tobytes())
-        counters = json.loads((whole / "counters.json").read_text())
+                taps.write(batch.records[[int(i) in queues for i in batch.records["id"]]].tobytes())
+        counters = json.loads((gathered / "counters.json").read_text())
         for link, pair in zip(plan.links, counters["links"], strict=True):
             for side, end in (("a", link.a), ("b", link.b)):
                 if end.node != node:
                     pair[side] = {"sent": 999}  # the peer in this node's guest, which is not counted
-        for index in set(range(len(plan.queues))) - set(mine):
+        for index in set(range(len(plan.queues))) - set(queues):
             counters["queues"][index] = {"kind": "pfifo_fast", "packets": 999}
         counters["nodes"] = [given if index == node else {} for index, given in enumerate(counters["nodes"])]
         (out / "counters.json").write_text(json.dumps(counters))
@@ -211,7 +211,11 @@ class FakeContainerlab:
             if lab in (None, name)
             for node in nodes
         ]
-        return found + [Container(one, f"clab-{one}-x", "x", "running", "Up") for one in self.foreign if one == lab]
+        return found + [
+            Container(lab_name, f"clab-{lab_name}-x", "x", "running", "Up")
+            for lab_name in self.foreign
+            if lab_name == lab
+        ]
 
     @staticmethod
     def _state(node: FakeNode) -> str:

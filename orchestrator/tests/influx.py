@@ -51,9 +51,9 @@ def program(version: str) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class Server:
@@ -101,9 +101,9 @@ class Server:
             result = json.load(answer)["results"][0]
         assert "error" not in result, result
         return [
-            dict(zip(one["columns"], values, strict=True)) | one.get("tags", {})
-            for one in result.get("series", ())
-            for values in one.get("values", ())
+            dict(zip(series["columns"], values, strict=True)) | series.get("tags", {})
+            for series in result.get("series", ())
+            for values in series.get("values", ())
         ]
 
     def sink(self, database: str, api: str = "v1") -> Influx:

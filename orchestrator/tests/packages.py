@@ -120,11 +120,11 @@ def reduced(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
     after = {name: beyond(name) for name in graph}
 
-    def implied(one: str, by: str, start: str) -> bool:
-        return one in after[by] and start not in after[by]
+    def implied(package: str, by: str, start: str) -> bool:
+        return package in after[by] and start not in after[by]
 
     return {
-        name: {one for one in others if not any(implied(one, two, name) for two in others - {one})}
+        name: {package for package in others if not any(implied(package, two, name) for two in others - {package})}
         for name, others in graph.items()
     }
 

@@ -43,13 +43,16 @@ EVERY_FIELD, REQUIRED_FIELDS, PARTS = "every-field.json", "required-fields.json"
 def files() -> dict[str, str]:
     """The content of each file by its name."""
     root = schema()
-    whole, *_ = _instances(root, root)
-    assert isinstance(whole, dict)
+    complete, *_ = _instances(root, root)
+    assert isinstance(complete, dict)
     every = {name: _instances(inner, root)[-1] for name, inner in root["properties"].items()}
-    least = {name: value for name, value in whole.items() if name in root["required"]}
+    required = {name: value for name, value in complete.items() if name in root["required"]}
     found = {f"{lab}.json": _lab(lab) for lab in LABS}
     found["distributions.json"] = compile_lab(lab_from_source(parse(DISTRIBUTIONS))).dumps()
-    found |= {name: Plan.model_validate(one).dumps() for name, one in ((EVERY_FIELD, every), (REQUIRED_FIELDS, least))}
+    found |= {
+        name: Plan.model_validate(document).dumps()
+        for name, document in ((EVERY_FIELD, every), (REQUIRED_FIELDS, required))
+    }
     lines = ",\n ".join(json.dumps(place) for place in _places(found, root))
     return found | {PARTS: f"[\n {lines}\n]\n"}
 
@@ -68,14 +71,14 @@ def _instances(place: Schema, root: Schema) -> list[Json]:
     if "properties" in place:
         return list(_objects(place, root))
     if alternatives := place.get("anyOf") or place.get("oneOf"):
-        return [value for one in alternatives for value in _instances(one, root)]
+        return [value for alternative in alternatives for value in _instances(alternative, root)]
     if isinstance(place.get("additionalProperties"), dict):
         return [{"name": value} for value in _instances(place["additionalProperties"], root)]
     if "items" in place:
         values = _instances(place["items"], root)
         return [values[:1], values]
     if "prefixItems" in place:
-        return [[_instances(one, root)[0] for one in place["prefixItems"]]]
+        return [[_instances(schema, root)[0] for schema in place["prefixItems"]]]
     if "const" in place or "enum" in place or "examples" in place:
         return [place["const"]] if "const" in place else list(place.get("enum") or place["examples"])
     values_of: dict[str, list[Json]] = {
@@ -87,15 +90,15 @@ def _instances(place: Schema, root: Schema) -> list[Json]:
 def _objects(place: Schema, root: Schema) -> Iterator[Json]:
     """Objects that differ in one field: another value of it, or none if it is optional."""
     values = {name: _instances(inner, root) for name, inner in place["properties"].items()}
-    choices = [set(one["required"]) for one in place.get("oneOf", ())]
+    choices = [set(option["required"]) for option in place.get("oneOf", ())]
     for chosen in choices or [set[str]()]:
         excluded = set[str]().union(*choices) - chosen
-        whole = {name: found[0] for name, found in values.items() if name not in excluded}
-        yield dict(whole)
-        for name in whole:
-            yield from (whole | {name: value} for value in values[name][1:])
+        complete = {name: found[0] for name, found in values.items() if name not in excluded}
+        yield dict(complete)
+        for name in complete:
+            yield from (complete | {name: value} for value in values[name][1:])
             if name not in place.get("required", ()) and name not in chosen:
-                yield {other: value for other, value in whole.items() if other != name}
+                yield {other: value for other, value in complete.items() if other != name}
 
 
 def _places(plans: dict[str, str], root: Schema) -> Iterator[dict[str, Json]]:
@@ -124,8 +127,8 @@ def _parts(value: Json, place: Schema, pointer: str, root: Schema) -> Iterator[t
             for name, inner in value.items():
                 yield from _parts(inner, place["properties"][name], f"{pointer}/{name}", root)
         return
-    for one in (*place.get("anyOf", ()), *place.get("oneOf", ())):
-        yield from _parts(value, one, pointer, root)
+    for option in (*place.get("anyOf", ()), *place.get("oneOf", ())):
+        yield from _parts(value, option, pointer, root)
     if isinstance(value, list) and "items" in place:
         for index, inner in enumerate(value):
             yield from _parts(inner, place["items"], f"{pointer}/{index}", root)
@@ -136,7 +139,7 @@ def _parts(value: Json, place: Schema, pointer: str, root: Schema) -> Iterator[t
 
 def _is(value: dict[str, Json], place: Schema) -> bool:
     """Whether an object is of this part, of several alternatives."""
-    constants = {name: one["const"] for name, one in place["properties"].items() if "const" in one}
+    constants = {name: schema["const"] for name, schema in place["properties"].items() if "const" in schema}
     has_fields = set(place.get("required", ())) <= value.keys() <= place["properties"].keys()
     return has_fields and all(value.get(name, constant) == constant for name, constant in constants.items())
 

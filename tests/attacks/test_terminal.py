@@ -33,7 +33,11 @@ its parent, the set-up's output, a query worker's reply, a job's events, and pac
 
 def assert_visible(text: str) -> None:
     """Assert that a text has no control or format characters."""
-    hidden = {hex(ord(one)) for one in text if unicodedata.category(one) in ("Cc", "Cf", "Cs") and one not in "\n\t"}
+    hidden = {
+        hex(ord(character))
+        for character in text
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs") and character not in "\n\t"
+    }
     assert not hidden, text
 
 
@@ -52,7 +56,11 @@ def test_all_output_goes_through_one_module() -> None:
 
 def test_clean_removes_control_characters() -> None:
     all_characters = "".join(map(chr, range(sys.maxunicode + 1)))
-    left = [one for one in terminal.clean(all_characters) if unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp")]
+    left = [
+        character
+        for character in terminal.clean(all_characters)
+        if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+    ]
     assert sorted(left) == ["\t", "\n"]
     assert not {"\u202e", "\u2066", "\u200f", "\ufeff"} & set(terminal.clean(all_characters))
     assert terminal.clean("\x1b[2J\U000e0041") == "\\u001b[2J\\udb40\\udc41"

@@ -183,15 +183,15 @@ def test_a_module_without_a_checksum_is_not_loaded(tools: Path, lab: Path) -> No
 
 
 DAMAGES = [
-    *[("linux", one) for one in (flip, dangle)],
-    *[("qbed-agent", one) for one in (truncate, folder)],
-    *[("modules/sch_ecn.ko", one) for one in (flip, folder, fifo)],
-    *[("manifest.json", one) for one in (flip, remove, fifo, overwrite(b"[]"))],
-    *[("files.json", one) for one in (truncate, remove, loop, overwrite(b'{"files": 3}'))],
+    *[("linux", damage) for damage in (flip, dangle)],
+    *[("qbed-agent", damage) for damage in (truncate, folder)],
+    *[("modules/sch_ecn.ko", damage) for damage in (flip, folder, fifo)],
+    *[("manifest.json", damage) for damage in (flip, remove, fifo, overwrite(b"[]"))],
+    *[("files.json", damage) for damage in (truncate, remove, loop, overwrite(b'{"files": 3}'))],
 ]
 
 
-@pytest.mark.parametrize(("name", "damage"), DAMAGES, ids=[f"{name}-{one.__name__}" for name, one in DAMAGES])
+@pytest.mark.parametrize(("name", "damage"), DAMAGES, ids=[f"{name}-{damage.__name__}" for name, damage in DAMAGES])
 def test_a_run_names_the_damaged_file_and_its_repair(
     tools: Path, lab: Path, name: str, damage: Callable[[Path], None]
 ) -> None:

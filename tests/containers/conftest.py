@@ -32,9 +32,9 @@ MISSING = missing_requirement()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     for item in items:
-        if MISSING is not None and here in item.path.parents:
+        if MISSING is not None and folder in item.path.parents:
             item.add_marker(pytest.mark.skip(reason=f"skipped: {MISSING}"))
 
 

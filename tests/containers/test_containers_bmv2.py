@@ -96,8 +96,10 @@ def test_bmv2_reports_the_same_queue_lengths(lab: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0
     max_packets = [
-        duckdb.sql(f"SELECT max_packets FROM '{tmp_path}/out/{one}/queues.parquet' WHERE port = 's1>h3'").fetchall()
-        for one in ("virtual", "containerlab")
+        duckdb.sql(
+            f"SELECT max_packets FROM '{tmp_path}/out/{substrate}/queues.parquet' WHERE port = 's1>h3'"
+        ).fetchall()
+        for substrate in ("virtual", "containerlab")
     ]
     assert max_packets[0][0][0] > 30 and max_packets[1][0][0] < 5  # BMv2's own queue is before the tap
     assert leftovers(NAME, tmp_path) == []

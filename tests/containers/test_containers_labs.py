@@ -23,7 +23,11 @@ def failed_claims(run: Path) -> set[str]:
         claim["name"]
         for claim in claims
         if claim["sample_holds"] is False
-        or any(not parse_bound(one["bound"]).contains(one["centre"]) for one in claim["estimates"] if one["bound"])
+        or any(
+            not parse_bound(estimate["bound"]).contains(estimate["point_estimate"])
+            for estimate in claim["estimates"]
+            if estimate["bound"]
+        )
     }
 
 
@@ -54,7 +58,7 @@ def test_a_campaign_gives_equal_results_in_containers_and_virtual_time(
     before = leftovers(name, tmp_path)
     arguments = ["--on", "virtual,containerlab", "--dilate", str(dilation), "--out", "out", "--no-images", *settings]
     done = qbed(tmp_path, "run", str(LABS / campaign), "--profile", "quick", *arguments, timeout=600)
-    refuted = {one: failed_claims(tmp_path / "out" / one) for one in ("virtual", "containerlab")}
+    refuted = {substrate: failed_claims(tmp_path / "out" / substrate) for substrate in ("virtual", "containerlab")}
     assert refuted["virtual"] == set() and refuted["containerlab"] <= may_fail, done.stderr
     assert done.returncode == 0, done.stderr
     found = duckdb.sql(

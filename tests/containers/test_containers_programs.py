@@ -82,9 +82,9 @@ def both(lab: Path) -> Rows:
 
     def rows(select: str) -> list[list[tuple[Any, ...]]]:
         found = []
-        for one in ("virtual", "containerlab"):
+        for substrate in ("virtual", "containerlab"):
             with duckdb.connect() as connection:
-                for table in (out / one).glob("*.parquet"):
+                for table in (out / substrate).glob("*.parquet"):
                     connection.execute(f"CREATE VIEW {table.stem} AS SELECT * FROM '{table}'")
                 found.append(connection.execute(select).fetchall())
         return found

@@ -60,7 +60,9 @@ def holders(process: subprocess.Popen[str]) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if folder.name != str(os.getpid()) and pipes & {one.readlink() for one in (folder / "fd").iterdir()}:
+            if folder.name != str(os.getpid()) and pipes & {
+                descriptor.readlink() for descriptor in (folder / "fd").iterdir()
+            }:
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
                 found.append(f"{folder.name} {state} {(folder / 'cmdline').read_bytes()[:200]!r}")
     return found

@@ -44,7 +44,7 @@ def run(service: ServiceProcess, tmp_path_factory: pytest.TempPathFactory) -> tu
 def test_a_campaign_runs_and_its_claims_are_judged(run: Any) -> None:
     _, _, ended = run
     assert (ended["state"], ended["exit_status"], ended["cells"], ended["done"]) == ("finished", 0, 1, 1)
-    assert [one["verdict"] for one in ended["verdicts"]] == ["holds", "refuted"]
+    assert [verdict["verdict"] for verdict in ended["verdicts"]] == ["holds", "refuted"]
 
 
 def test_results_are_files_tables_and_queries(service: ServiceProcess, run: Any, tmp_path: Path) -> None:

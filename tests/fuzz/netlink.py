@@ -70,7 +70,7 @@ def fuzz(seconds: float, seed: int, findings: Path, messages: int = MESSAGES) ->
     """Run the corpus, then one seed after the other for a time; return the outcomes and the findings."""
     outcomes: Counter[str] = Counter()
     found: list[str] = []
-    todo: list[tuple[int, int]] = [tuple(one) for one in json.loads(CORPUS.read_bytes())]
+    todo: list[tuple[int, int]] = [tuple(item) for item in json.loads(CORPUS.read_bytes())]
     deadline = time.monotonic() + seconds
     while todo or time.monotonic() < deadline:
         (number, count), seed = (todo.pop(), seed) if todo else ((seed, messages), seed + 1)

@@ -46,8 +46,8 @@ class Sender:
         self.number = 0
         self.links: dict[str, int] = {}
         self.qtap = self._family("qtap")
-        for one in (self.route, self.generic, self.frames):
-            one.setblocking(False)
+        for endpoint in (self.route, self.generic, self.frames):
+            endpoint.setblocking(False)
 
     def _family(self, name: str) -> int:
         body = struct.pack("<BBH", CTRL_CMD_GETFAMILY, 1, 0) + attribute(CTRL_ATTR_FAMILY_NAME, name.encode() + b"\0")
@@ -60,12 +60,12 @@ class Sender:
             at += length + -length % 4
         raise SystemExit(f"no family {name}")
 
-    def _send(self, one: socket.socket, kind: int, flags: int, body: bytes, *, damaged: bool = False) -> None:
+    def _send(self, endpoint: socket.socket, kind: int, flags: int, body: bytes, *, damaged: bool = False) -> None:
         self.number += 1
         message = struct.pack("<IHHII", 16 + len(body), kind, NLM_F_REQUEST | NLM_F_ACK | flags, self.number, 0) + body
         with suppress(OSError):
-            one.send(self._damage(message) if damaged else message)
-        self._read_replies(one)
+            endpoint.send(self._damage(message) if damaged else message)
+        self._read_replies(endpoint)
 
     def _damage(self, message: bytes) -> bytes:
         """Damage a message, mostly behind the header's length and kind."""
@@ -86,11 +86,11 @@ class Sender:
             content[:4] = struct.pack("<I", len(content))
         return bytes(content)
 
-    def _read_replies(self, one: socket.socket) -> None:
+    def _read_replies(self, endpoint: socket.socket) -> None:
         with suppress(BlockingIOError):
             while True:
                 try:
-                    reply = one.recv(1 << 16)
+                    reply = endpoint.recv(1 << 16)
                 except BlockingIOError:
                     raise
                 except OSError:  # the socket's buffer is full

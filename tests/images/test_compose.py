@@ -47,7 +47,7 @@ def test_images_are_pinned_and_ports_are_on_loopback() -> None:
         assert re.fullmatch(r"[a-z/-]+:(\d+(\.\d+)+|0123)", service["image"]), name
         assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", ())), name
     grafana = services["grafana"]
-    places = {one["target"]: Path(one["source"]) for one in grafana["volumes"]}
+    places = {volume["target"]: Path(volume["source"]) for volume in grafana["volumes"]}
     provider = yaml.safe_load((places["/etc/grafana/provisioning"] / "dashboards/qbed.yml").read_text())["providers"][0]
     assert any(places[provider["options"]["path"]].glob("*.json"))
     home = Path(grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])

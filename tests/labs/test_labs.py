@@ -80,9 +80,9 @@ def test_any_seeds_end_with_status_0(campaign: str, tmp_path: Path) -> None:
         str(out),
         "--no-images",
     )
-    judged = [one for one in json.loads((out / "claims.json").read_text()) if one["verdict"] != "not asked"]
-    assert not [one["name"] for one in judged if one["contradicted"]]
-    assert not [(one["name"], one["reason"]) for one in judged if one["seeds"] < 2], "a claim without a value"
+    judged = [claim for claim in json.loads((out / "claims.json").read_text()) if claim["verdict"] != "not judged"]
+    assert not [claim["name"] for claim in judged if claim["contradicted"]]
+    assert not [(claim["name"], claim["reason"]) for claim in judged if claim["seeds"] < 2], "a claim without a value"
 
 
 def seed_of_commit() -> int:
@@ -95,7 +95,7 @@ def test_a_profile_compares_linux_and_p4_switches(tmp_path: Path) -> None:
     out = tmp_path / "run"
     run("dumbbell/campaign.yml", "switch", out)
     verdicts = json.loads((out / "claims.json").read_text())
-    assert len(verdicts) == 4 and all(len(both) == 2 for one in verdicts for both in one["measured"].values())
+    assert len(verdicts) == 4 and all(len(both) == 2 for verdict in verdicts for both in verdict["measured"].values())
     drawn = {path.stem for path in (out / "figures").glob("*.png")}
     assert {"queue-linux", "queue-bmv2", "marks-linux", "marks-bmv2"} <= drawn
 
@@ -130,8 +130,8 @@ def test_runs_with_a_controller_are_equal(tmp_path: Path) -> None:
     done = subprocess.run([qbed, "run", str(lab), "--out", str(out)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     for table in ("flows", "queues", "queue_series", "switches"):
-        one, two = (f"SELECT * EXCLUDE cell FROM '{out}/{table}.parquet' WHERE cell = {cell}" for cell in (0, 1))
-        assert duckdb.sql(one).fetchall()
-        assert duckdb.sql(f"({one} EXCEPT {two}) UNION ALL ({two} EXCEPT {one})").fetchall() == []
+        first, two = (f"SELECT * EXCLUDE cell FROM '{out}/{table}.parquet' WHERE cell = {cell}" for cell in (0, 1))
+        assert duckdb.sql(first).fetchall()
+        assert duckdb.sql(f"({first} EXCEPT {two}) UNION ALL ({two} EXCEPT {first})").fetchall() == []
     paths = f"SELECT sent_bytes FROM '{out}/queues.parquet' WHERE port IN ('s1>s2', 's1>s3') AND sent_bytes < 10e6"
     assert len(duckdb.sql(paths).fetchall()) == 4, "without the controller one path carries three quarters of 16 MB"

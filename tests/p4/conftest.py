@@ -21,7 +21,9 @@ def loopback() -> Path:
         [*cargo, "--message-format", "json"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
     )
     messages = [json.loads(line) for line in built.stdout.splitlines()]
-    return Path(next(one["executable"] for one in messages if one.get("target", {}).get("name") == "loopback"))
+    return Path(
+        next(message["executable"] for message in messages if message.get("target", {}).get("name") == "loopback")
+    )
 
 
 @pytest.fixture

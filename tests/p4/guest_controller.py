@@ -45,14 +45,14 @@ async def control(p4info: str, program: str, address: str) -> None:
         while True:
             message = await learned
             learned = asyncio.ensure_future(anext(digests))
-            for one in message.data:
-                key = fy.P4TableMatch({"address": one["address"]})
+            for digest in message.data:
+                key = fy.P4TableMatch({"address": digest["address"]})
                 await switch.insert(
                     [fy.P4TableEntry("hosts", match=key, action=fy.P4TableAction("host_forward", port=2))]
                 )
                 read: Any = switch.read
                 seen = [entry.data async for entry in read([fy.P4RegisterEntry("last_seen", index=5)])]
-                write_line("learned", one["address"], one["port"], *seen)
+                write_line("learned", digest["address"], digest["port"], *seen)
             await switch.write([message.ack()])
 
 

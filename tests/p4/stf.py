@@ -13,133 +13,38 @@ import struct
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests"))
+
+from p4.stf_packets import (  # noqa: E402
+    A6,
+    B6,
+    ELSEWHERE,
+    ICMP,
+    LICENCE,
+    TCP,
+    UDP,
+    A,
+    B,
+    Packet,
+    dropped,
+    next_hop,
+    output_port,
+    passes,
+    rechecked,
+    route,
+    routes,
+    tcp,
+    udp,
+)  # fmt: skip
+from p4.stf_tcp import active_buffer_queueing, reverse_marking  # noqa: E402
 
 from wire import vectors as wire  # noqa: E402
-
-UDP, TCP, ICMP = 17, 6, 1
-A, B, ELSEWHERE = "10.0.1.1", "10.0.2.1", "10.9.9.9"
-A6, B6 = "fd00:1::1", "fd00:2::1"
-ROUTER = 0x020000000000
-"""The MAC address of port 0; port N adds N, and its neighbour 0x100 + N."""
-LICENCE = "# SPDX-License-Identifier: Apache-2.0\n# Written by tests/p4/stf.py.\n"
-
-
-def number(address: str) -> str:
-    return f"0x{ipaddress.ip_address(address).packed.hex()}"
-
-
-@dataclass(frozen=True)
-class Packet:
-    """An IP packet in a frame; the fields are written as given."""
-
-    source: str = A
-    destination: str = B
-    protocol: int = UDP
-    transport: bytes = b""
-    hops: int = 64
-    dsfield: int = 0
-    options: bytes = b""
-    extensions: tuple[tuple[int, bytes], ...] = ()
-    vlans: tuple[int, ...] = ()
-    fragment: int = 0
-    identification: int = 7
-    damage: int = 0
-    """Added to the checksum of IPv4."""
-    ethernet: bytes = field(default=bytes(6) + bytes.fromhex("020000000a0a"))
-
-    def ip(self) -> bytes:
-        source, destination = (ipaddress.ip_address(x) for x in (self.source, self.destination))
-        if source.version == 4:
-            words = 5 + len(self.options) // 4
-            total = 4 * words + len(self.transport)
-            start = struct.pack(
-                "!BBHHHBB",
-                0x40 | words,
-                self.dsfield,
-                total,
-                self.identification,
-                self.fragment,
-                self.hops,
-                self.protocol,
-            )
-            rest = source.packed + destination.packed + self.options
-            check = 0xFFFF - wire.ones_complement_sum(start + rest) + self.damage
-            return start + struct.pack("!H", check) + rest + self.transport
-        content = self.transport
-        following = self.protocol
-        for extension, inside in reversed(self.extensions):
-            content = bytes([following, (len(inside) + 2) // 8 - 1]) + inside + content
-            following = extension
-        start = struct.pack("!IHBB", 6 << 28 | self.dsfield << 20, len(content), following, self.hops)
-        return start + source.packed + destination.packed + content
-
-    def frame(self) -> bytes:
-        kind = 0x0800 if ipaddress.ip_address(self.source).version == 4 else 0x86DD
-        tags = b"".join(struct.pack("!HH", 0x8100, tag) for tag in self.vlans)
-        return self.ethernet + tags + struct.pack("!H", kind) + self.ip()
-
-    def routed(self, port: int, **changes: object) -> Packet:
-        ethernet = (ROUTER + 0x100 + port).to_bytes(6, "big") + (ROUTER + port).to_bytes(6, "big")
-        return replace(self, ethernet=ethernet, hops=self.hops - 1, **changes)  # type: ignore[arg-type]
-
-    def back(self) -> Packet:
-        ports = self.transport[2:4] + self.transport[:2]
-        return replace(self, source=self.destination, destination=self.source, transport=ports + self.transport[4:])
-
-
-def udp(source: int, destination: int, payload: bytes = b"payload") -> bytes:
-    """A UDP datagram without a checksum."""
-    return struct.pack("!HHHH", source, destination, 8 + len(payload), 0) + payload
-
-
-def tcp(source: int, destination: int, flags: int = 0x10, payload: bytes = b"") -> bytes:
-    return struct.pack("!HHIIBBHHH", source, destination, 1, 2, 0x50, flags, 100, 0x1234, 0) + payload
-
-
-def passes(packet: Packet, port: int, comment: str, **changes: object) -> str:
-    return (
-        f"# {comment}\npacket 1 {packet.frame().hex()}\nexpect {port} {packet.routed(port, **changes).frame().hex()}$\n"
-    )
-
-
-def dropped(frame: bytes, comment: str) -> str:
-    return f"# {comment}: dropped\npacket 1 {frame.hex()}\n"
-
-
-def route(prefix: str, first: int, count: int = 1, shift: int = 0) -> str:
-    network = ipaddress.ip_network(prefix)
-    return (
-        f"add ipv{network.version}_routes destination:{number(str(network.network_address))}/{network.prefixlen} "
-        f"route(first:{first}, count:{count}, shift_by:{shift})\n"
-    )
-
-
-def next_hop(hop: int) -> str:
-    return (
-        f"add next_hops hop:{hop} send(port:{hop}, source:0x{ROUTER + hop:012x}, "
-        f"destination:0x{ROUTER + 0x100 + hop:012x})\n"
-    )
-
-
-def routes() -> Iterator[str]:
-    """Routes and next hops, numbered by their ports. Hops 4 to 6 are the paths from A to B, 7 to 9 those back."""
-    yield route("10.0.2.0/24", 2)
-    yield route("10.0.2.128/25", 3)
-    yield route("fd00:2::/64", 2)
-    yield route("fd00:2::8000:0:0:0/65", 3)
-    yield route("10.1.2.0/24", 4, 3)
-    yield route("10.1.1.0/24", 7, 3)
-    yield route("fd01:2::/64", 4, 3, 16)
-    yield route("fd01:1::/64", 7, 3, 16)
-    yield route("10.8.0.0/16", 99)
-    yield from (next_hop(hop) for hop in range(2, 10))
 
 
 def choice(packet: Packet, count: int, shift: int = 0) -> int:
@@ -188,13 +93,13 @@ def forwarding() -> Iterator[str]:
     for source_port in range(40000, 40012):
         flow = Packet("10.1.1.1", "10.1.2.1", UDP, udp(source_port, 80))
         flow6 = Packet("fd01:1::1", "fd01:2::1", TCP, tcp(source_port, 80))
-        for one, shift in ((flow, 0), (flow6, 16)):
-            yield passes(one, 4 + choice(one, 3, shift), f"port {source_port}")
-            yield passes(one.back(), 7 + choice(one, 3, shift), "back")
+        for source, shift in ((flow, 0), (flow6, 16)):
+            yield passes(source, 4 + choice(source, 3, shift), f"port {source_port}")
+            yield passes(source.back(), 7 + choice(source, 3, shift), "back")
 
 
 def step_marking() -> Iterator[str]:
-    yield LICENCE + "# An empty queue is not above any threshold; a full one needs a link, so it is in no STF.\n\n"
+    yield (LICENCE + "# An empty queue is not above any threshold; a full one needs a link, so it is in no STF.\n\n")
     yield from routes()
     yield "setdefault marking mark_above(packets:0)\n\n"
     for dsfield in range(4):
@@ -221,8 +126,8 @@ def stamp_settings(
 
 def signal_packet(fields: dict[str, int], payload: bytes, family: int = 4, checksum: bool = True) -> Packet:
     """A packet from A to B with a congestion header of tests/wire."""
-    whole = wire.packet(wire.header(fields) + payload, 4, checksum=checksum)
-    transport = whole[20:]
+    complete = wire.packet(wire.header(fields) + payload, 4, checksum=checksum)
+    transport = complete[20:]
     packet = Packet(A if family == 4 else A6, B if family == 4 else B6, transport=transport)
     return rechecked(packet) if checksum else packet
 
@@ -241,23 +146,14 @@ def stamped(before: dict[str, int], part: int, payload: bytes, port: int, commen
         "signal": FOLDS[before["kind"]](before.get("signal", 0), part),
         "hops": min(255, before.get("hops", 0) + 1),
     }
-    came = signal_packet(before, payload, family, checksum)
+    received = signal_packet(before, payload, family, checksum)
     left = signal_packet(after, payload, family, checksum)
     if family == 4:
-        came, left = (replace(one, destination=f"10.2.{port}.1") for one in (came, left))
+        received, left = (replace(packet, destination=f"10.2.{port}.1") for packet in (received, left))
     else:
-        came, left = (replace(one, destination=f"fd02:{port:x}::1") for one in (came, left))
-    came, left = (rechecked(one) if checksum else one for one in (came, left))
-    return f"# {comment}\npacket 1 {came.frame().hex()}\nexpect {port} {left.routed(port).frame().hex()}$\n"
-
-
-def rechecked(packet: Packet) -> Packet:
-    """A packet with its UDP checksum recomputed."""
-    transport = packet.transport
-    addresses = b"".join(ipaddress.ip_address(x).packed for x in (packet.source, packet.destination))
-    pseudo = addresses + struct.pack("!HH", UDP, len(transport)) + transport[:6] + bytes(2) + transport[8:]
-    check = (0xFFFF - wire.ones_complement_sum(pseudo)) or 0xFFFF
-    return replace(packet, transport=transport[:6] + struct.pack("!H", check) + transport[8:])
+        received, left = (replace(packet, destination=f"fd02:{port:x}::1") for packet in (received, left))
+    received, left = (rechecked(packet) if checksum else packet for packet in (received, left))
+    return f"# {comment}\npacket 1 {received.frame().hex()}\nexpect {port} {left.routed(port).frame().hex()}$\n"
 
 
 def quantized(full: int, bits: int, length: int, middle: bool) -> int:
@@ -293,10 +189,6 @@ def stamp_folds() -> Iterator[str]:
         if part == 0:
             yield stamped(fields, part, payload, port, "IPv6", family=6)
         yield stamped(fields, part, payload, port, "without a checksum", checksum=False)
-
-
-def output_port(port: int) -> str:
-    return route(f"10.2.{port}.0/24", port) + route(f"fd02:{port:x}::/64", port) + next_hop(port)
 
 
 def stamp_bins() -> Iterator[str]:
@@ -349,14 +241,14 @@ def stamp() -> Iterator[str]:
     }.items():
         packet = rechecked(replace(signal_packet(untouched, b"odd"), destination="10.2.52.1"))
         yield passes(packet, 52, comment)
-    whole = rechecked(replace(signal_packet(wire.DATA_FIELDS, b""), destination="10.2.52.1"))
+    complete = rechecked(replace(signal_packet(wire.DATA_FIELDS, b""), destination="10.2.52.1"))
     for size in (0, 1, 87):
-        short = replace(whole, transport=udp(wire.SENDER, wire.PORT, whole.transport[8 : 8 + size]))
+        short = replace(complete, transport=udp(wire.SENDER, wire.PORT, complete.transport[8 : 8 + size]))
         yield passes(short, 52, f"{size} bytes of a header")
-    longer = replace(whole, transport=whole.transport[:4] + struct.pack("!H", 97) + whole.transport[6:])
+    longer = replace(complete, transport=complete.transport[:4] + struct.pack("!H", 97) + complete.transport[6:])
     yield passes(longer, 52, "a datagram that is longer than its packet")
-    yield passes(replace(whole, fragment=0x2000), 52, "a fragment")
-    other = replace(whole, transport=struct.pack("!HH", 6191, 6189) + whole.transport[4:])
+    yield passes(replace(complete, fragment=0x2000), 52, "a fragment")
+    other = replace(complete, transport=struct.pack("!HH", 6191, 6189) + complete.transport[4:])
     yield passes(other, 52, "another port")
     yield from stamp_bins()
 
@@ -398,7 +290,7 @@ def congestion_point() -> Iterator[str]:
     yield "mirroring_add 1 510\n"
     yield (
         f"setdefault qcn settings(buffer:{NEVER}, equilibrium:{NEVER}, weight:0, full_scale:1, "
-        f"inverse_scale:{2**48}, bits:6, sample_least:{NEVER}, sample_step:0, reflect:{NEVER}, "
+        f"inverse_scale:{2**48}, bits:6, min_sampling:{NEVER}, sample_step:0, reflect:{NEVER}, "
         "reflect_step:0, between_samples:1, capped:0)\n\n"
     )
     packet = signal_packet(wire.DATA_FIELDS, b"payload")
@@ -415,115 +307,13 @@ def congestion_point() -> Iterator[str]:
     yield "\ncheck_counter reflected(2) packets == 5\ncheck_counter routed(0) packets == 4\n"
 
 
-ECE = 0x40
-RPM_ALWAYS = "red(buffer:1000000, min:0, max:0, slope:0, wlog:0)"
-
-
-def exchange(arrives: Packet, at: int, leaves: Packet | None, port: int, comment: str) -> str:
-    """A packet that arrives at a port, and as it leaves another."""
-    expect = f"expect {port} {leaves.routed(port).frame().hex()}$\n" if leaves else ""
-    return f"# {comment}\npacket {at} {arrives.frame().hex()}\n{expect}"
-
-
-def with_ece(packet: Packet) -> Packet:
-    """A segment with ECE, and the checksum as RFC 1624 updates it."""
-    words = [*struct.unpack("!10H", packet.transport[:20])]
-    before, after = words[6], words[6] | ECE
-    total = (words[8] ^ 0xFFFF) + (before ^ 0xFFFF) + after
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    words[6], words[8] = after, total ^ 0xFFFF
-    return replace(packet, transport=struct.pack("!10H", *words) + packet.transport[20:])
-
-
-def rpm_of_family(source: str, destination: str, name: str) -> Iterator[str]:
-    """Reverse path marking of a flow from source to destination: port 2 signals congestion with each packet."""
-    data = Packet(source, destination, TCP, tcp(1000, 2000, payload=b"data"), dsfield=0xBA)
-    ce = replace(data, dsfield=0xBB)
-    back = tcp(2000, 1000)
-    ack = Packet(destination, source, TCP, back)
-
-    def segment(flags: int) -> Packet:
-        return replace(ack, transport=tcp(2000, 1000, flags))
-
-    yield f"\n# {name}\n"
-    yield exchange(data, 1, ce, 2, "no acknowledgement was seen: the mark goes forward")
-    yield exchange(ack, 2, ack, 1, "an acknowledgement, without a decision")
-    yield exchange(data, 1, data, 2, "a decision waits for an acknowledgement")
-    yield exchange(data, 1, data, 2, "another one")
-    yield exchange(segment(0x14), 2, segment(0x14), 1, "a reset carries none, and clears both")
-    yield exchange(ack, 2, ack, 1, "an acknowledgement, without a decision")
-    yield exchange(data, 1, data, 2, "a decision")
-    yield exchange(data, 1, data, 2, "another one")
-    yield exchange(ack, 2, with_ece(ack), 1, "it is carried")
-    already = segment(0x10 | ECE)
-    yield exchange(already, 2, already, 1, "an acknowledgement with ECE takes one")
-    yield exchange(ack, 2, ack, 1, "no decision is left")
-    yield exchange(ce, 1, ce, 2, "CE stays, and is no decision")
-    yield exchange(ack, 2, ack, 1, "no decision")
-    yield exchange(replace(data, dsfield=0xB8), 1, None, 2, "not ECN-capable: dropped")
-    other = replace(data, protocol=UDP, transport=udp(1000, 2000))
-    yield exchange(other, 1, replace(other, dsfield=0xBB), 2, "not TCP: the mark goes forward")
-    yield exchange(data, 1, data, 2, "a decision")
-    yield exchange(segment(0x12), 2, segment(0x12), 1, "a SYN-ACK carries none, and clears it")
-    yield exchange(ack, 2, ack, 1, "no decision is left")
-
-
-def reverse_marking() -> Iterator[str]:
-    yield LICENCE
-    yield "# RED with thresholds of 0 decides about each packet that port 2 enqueues.\n\n"
-    yield from routes()
-    yield route("10.0.1.0/24", 1) + route("fd00:1::/64", 1) + next_hop(1)
-    yield f"add codel port:2 at_ingress()\nadd decides port:2 {RPM_ALWAYS}\n"
-    yield from rpm_of_family(A, B, "IPv4")
-    yield from rpm_of_family(A6, B6, "IPv6")
-
-    yield "\n# One register: the second flow collides with the first\n"
-    yield "setdefault rpm registers(mask:0, reverse_timeout_us:1000000000, per_port:0)\n"
-    first = Packet(A, B, TCP, tcp(3000, 4000, payload=b"data"), dsfield=2)
-    second = replace(first, transport=tcp(3001, 4001, payload=b"data"))
-    acks = [Packet(B, A, TCP, tcp(4000 + flow, 3000 + flow)) for flow in range(2)]
-    yield exchange(acks[0], 2, acks[0], 1, "the first flow holds it")
-    yield exchange(acks[1], 2, acks[1], 1, "the second does not")
-    yield exchange(second, 1, replace(second, dsfield=3), 2, "so its mark goes forward")
-    yield exchange(first, 1, first, 2, "the first flow's waits")
-    yield exchange(acks[1], 2, acks[1], 1, "not for the second")
-    yield exchange(acks[0], 2, with_ece(acks[0]), 1, "but for the first")
-
-    yield "\n# One bit a flow: decisions until the next acknowledgement are one\n"
-    yield "setdefault rpm bits(mask:65535, reverse_timeout_us:1000000000, per_port:0)\n"
-    yield exchange(acks[1], 2, acks[1], 1, "an acknowledgement")
-    yield exchange(second, 1, second, 2, "a decision")
-    yield exchange(second, 1, second, 2, "the same")
-    yield exchange(acks[1], 2, with_ece(acks[1]), 1, "it is carried")
-    yield exchange(acks[1], 2, acks[1], 1, "no decision is left")
-
-    yield "\n# A step of no packets: an empty queue is not above it, and nor is a linear law's threshold\n"
-    yield "add decides port:3 step(buffer:1000000, threshold:0)\nadd codel port:3 at_ingress()\n"
-    yield exchange(replace(first, destination="10.0.2.129"), 1, replace(first, destination="10.0.2.129"), 3, "step")
-    yield output_port(70)
-    yield f"add decides port:70 linear(buffer:1000000, threshold:0, eta:{10**12})\nadd codel port:70 at_ingress()\n"
-    yield exchange(replace(first, destination="10.2.70.1"), 1, replace(first, destination="10.2.70.1"), 70, "linear")
-    yield "\n# A queue that is full to its buffer decides nothing\n" + output_port(71)
-    yield "add decides port:71 red(buffer:0, min:0, max:0, slope:0, wlog:0)\nadd codel port:71 at_ingress()\n"
-    yield exchange(replace(first, destination="10.2.71.1"), 1, replace(first, destination="10.2.71.1"), 71, "full")
-
-    yield "\n# marked = forward + CE + reverse + ECE + cleared + merged; none is pending\n"
-    for name, packets in {
-        "marked": 20, "forward_marks": 5, "ce_arrived": 2, "dropped": 2, "collisions": 1, "reverse_marks": 4,
-        "ece_already_set": 2, "merged": 1,
-    }.items():  # fmt: skip
-        yield f"check_counter {name}(2) packets == {packets}\n"
-    for port in (3, 70, 71):
-        yield f"check_counter marked({port}) packets == 0\n"
-
-
 FILES = {
     "droptail/p4/tests/forwarding.stf": forwarding,
     "ecn/p4/tests/marking.stf": step_marking,
     "stamp/p4/tests/stamp.stf": stamp,
     "qcn/p4/tests/feedback.stf": congestion_point,
     "rpm/p4/tests/marking.stf": reverse_marking,
+    "abq/p4/tests/holding.stf": active_buffer_queueing,
 }
 
 

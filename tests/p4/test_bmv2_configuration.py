@@ -46,7 +46,7 @@ def bmv2_switch(plan: Plan) -> tuple[int, P4Program, Pipeline]:
     (index,) = bmv2.switches(plan)
     pipeline = plan.nodes[index].pipeline
     assert pipeline is not None and plan.nodes[index].name == "s1"
-    return index, next(one for one in plan.p4 if one.name == pipeline.program), pipeline
+    return index, next(program for program in plan.p4 if program.name == pipeline.program), pipeline
 
 
 def entities(address: str, *wanted: Any) -> list[Any]:
@@ -78,8 +78,8 @@ def test_a_configured_switch_has_the_entries_of_the_plan(address: str, scheme: s
     (group,) = entities(address, fy.P4MulticastGroupEntry())
     assert (group.multicast_group_id, sorted(group.replicas)) == (3, [0, 2])
     sessions = entities(address, fy.P4CloneSessionEntry())
-    assert {one.session_id: list(one.replicas) for one in sessions} == {
-        one.session: one.ports for one in pipeline.sessions
+    assert {session.session_id: list(session.replicas) for session in sessions} == {
+        planned.session: planned.ports for planned in pipeline.sessions
     }
     assert bool(sessions) is (scheme == "qcn")
 

@@ -136,7 +136,7 @@ def test_digests_packet_ins_and_idle_entries_are_reported(address: str) -> None:
                 switch.read_idle_timeouts(),
                 switch.read_packets(),
             )
-            waiting = [asyncio.ensure_future(first(one)) for one in (digests, idle, packets)]
+            waiting = [asyncio.ensure_future(first(stream)) for stream in (digests, idle, packets)]
             await asyncio.sleep(0.01)  # until they wait for messages
             await switch.write([probe(4, 1), probe(4, 1), probe(6, 2), probe(9, 3, kind=0)])
             learned, entries, packet = await asyncio.gather(*waiting)
@@ -197,7 +197,7 @@ def test_a_role_is_limited_by_its_config(address: str) -> None:
         async with controller(address) as full:
             ids = {name: getattr(full.p4info, kind)[name].id for kind, name in IDS}
             await full.insert([fy.P4TableEntry("hosts", match=HOST, action=DROP)])
-            one = P4RoleConfig(exclusive_p4_ids=[ids["hosts"]], shared_p4_ids=[ids["balance"]])
+            role_config = P4RoleConfig(exclusive_p4_ids=[ids["hosts"]], shared_p4_ids=[ids["balance"]])
             two = P4RoleConfig(
                 exclusive_p4_ids=[ids["rules"], ids["learned_t"]],
                 shared_p4_ids=[ids["balance"]],
@@ -205,7 +205,7 @@ def test_a_role_is_limited_by_its_config(address: str) -> None:
             )
             two.packet_in_filter.CopyFrom(P4RoleConfig.PacketFilter(metadata_id=1, value=b"\x09"))
             async with (
-                controller(address, role_name="one", role_config=one) as first_role,
+                controller(address, role_name="one", role_config=role_config) as first_role,
                 controller(address, role_name="two", role_config=two) as second_role,
             ):
                 entry = fy.P4TableEntry("hosts", match=HOST, action=DROP)
@@ -229,7 +229,7 @@ def test_a_role_is_limited_by_its_config(address: str) -> None:
                 silent = asyncio.ensure_future(anext(first_role.read_packets()))
                 await asyncio.sleep(0.01)  # until they wait for messages
                 await full.write([probe(8, 3, kind=0), probe(9, 3, kind=0)])
-                assert [(await one)["ingress_port"] for one in waiting] == [8, 9]
+                assert [(await reply)["ingress_port"] for reply in waiting] == [8, 9]
                 await asyncio.sleep(0.05)
                 assert not silent.done(), "the role receives no packet-ins"
                 silent.cancel()
@@ -265,7 +265,7 @@ def test_ports_of_a_translated_type_are_translated(address: str, tmp_path: Path)
             await parse_probes(switch)
             await switch.insert([fy.P4DigestEntry("learned_t", max_list_size=1)])
             packets, digests = switch.read_packets(), switch.read_digests("learned_t")
-            waiting = [asyncio.ensure_future(first(one)) for one in (packets, digests)]
+            waiting = [asyncio.ensure_future(first(stream)) for stream in (packets, digests)]
             await asyncio.sleep(0.01)  # until they wait for messages
             await switch.write([probe(9, 3, kind=0), probe(300, 1)])
             packet, learned = await asyncio.gather(*waiting)

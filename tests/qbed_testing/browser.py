@@ -46,7 +46,7 @@ class Browser:
         self._buffer, self._number = b"", 0
         self.events: list[dict[str, Any]] = []
         pages = self._call("Target.getTargets")["targetInfos"]
-        target = next(one["targetId"] for one in pages if one["type"] == "page")
+        target = next(page["targetId"] for page in pages if page["type"] == "page")
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.send(f"{domain}.enable")

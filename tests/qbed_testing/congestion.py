@@ -93,7 +93,7 @@ def parse(payload: bytes) -> Header:
     *fields, high, low, echo_high, echo_low = _LAYOUT.unpack_from(payload)
     header = Header._make((*fields, high << 64 | low, echo_high << 64 | echo_low))
     for name, known in (("type", Type), ("kind", Kind), ("unit", Unit)):
-        if getattr(header, name) not in {one.value for one in known}:
+        if getattr(header, name) not in {member.value for member in known}:
             raise HeaderError("malformed", f"a congestion header whose {name} is {getattr(header, name)}")
     if header.kind != Kind.NONE and not 1 <= header.bits <= MAX_BITS:
         raise HeaderError("malformed", f"a congestion header that asks for {header.bits} bits")

@@ -161,7 +161,7 @@ class DatagramLab:
 
     def send(self, node: str, datagrams: Iterable[Datagram]) -> list[tuple[str, int, bytes]]:
         """Send datagrams, and return those that their sockets receive within 0.1 s: address, port, payload."""
-        lines = [json.dumps(one._asdict() | {"payload": one.payload.hex()}) for one in datagrams]
+        lines = [json.dumps(datagram._asdict() | {"payload": datagram.payload.hex()}) for datagram in datagrams]
         (self.folder / "to-send").write_text("\n".join(lines))
         self._run(node, "python3", "/mnt/datagrams.py", "send", "/mnt/to-send", "/mnt/answers")
         return read_received(self.folder / "answers")

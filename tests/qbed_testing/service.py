@@ -136,7 +136,7 @@ def descendants(pid: int) -> set[int]:
     while waiting:
         for task in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
             try:
-                children = [int(one) for one in task.read_text().split()]
+                children = [int(child) for child in task.read_text().split()]
             except OSError:
                 continue
             waiting += children

@@ -41,13 +41,13 @@ SHOWN = {
         "stamped 0 left_out 0 unknown_version 0 too_short 0 malformed 0 no_rate 0 no_memory 0 dropped 0 largest 0",
     ),
     "qcn": (
-        "qcn limit 150p equilibrium 30 weight 4 bits 8 sample_most 50% reflect 25%",
-        "limit 150p equilibrium 30 weight 4 full_scale 0 bits 8 sample_least 0.01 sample_most 0.5 between_samples on",
+        "qcn limit 150p equilibrium 30 weight 4 bits 8 max_sampling 50% reflect 25%",
+        "limit 150p equilibrium 30 weight 4 full_scale 0 bits 8 min_sampling 0.01 max_sampling 0.5 between_samples on",
         "sampled 0 congested 0 written 0 reflected 0 unroutable 0 unknown_version 0 too_short 0 malformed 0",
     ),
     "dualpi2": (
-        "qdualpi2 limit 150p target 5ms coupling 3 ramp_least 1ms ramp_most 1ms protection 25%",
-        "limit 150p target 5ms rtt_max 100ms coupling 3 ramp_least 1ms ramp_most 1ms protection 0.25",
+        "qdualpi2 limit 150p target 5ms coupling 3 min_threshold 1ms max_threshold 1ms protection 25%",
+        "limit 150p target 5ms rtt_max 100ms coupling 3 min_threshold 1ms max_threshold 1ms protection 0.25",
         "enqueued_classic 0 enqueued_l4s 0 marked_classic 0 dropped_classic 0 marked_by_ramp 0 marked_by_coupling 0",
     ),
     "ecn": ("ecn limit 30p threshold 10p", "limit 30p threshold 10p", "marked 0 unmarked 0 dropped 0"),
@@ -97,18 +97,18 @@ def test_a_minimum_probability_above_the_maximum_is_refused(
     tc_plugins: None, running_lab: Callable[[str], Any]
 ) -> None:
     with running_lab(LAB.replace("SCHEME", "qcn")) as lab:
-        options = "qcn limit 10p sample_least 10% sample_most 5%"
+        options = "qcn limit 10p min_sampling 10% max_sampling 5%"
         status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *options.split())
         assert status != 0
-        assert "sample_least is more than sample_most" in output
+        assert "min_sampling is more than max_sampling" in output
 
 
 def test_a_ramp_with_its_start_above_its_end_is_refused(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:
     with running_lab(LAB.replace("SCHEME", "dualpi2")) as lab:
-        options = "qdualpi2 limit 10p ramp_least 2ms ramp_most 1ms"
+        options = "qdualpi2 limit 10p min_threshold 2ms max_threshold 1ms"
         status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *options.split())
         assert status != 0
-        assert "ramp_least is more than ramp_most" in output
+        assert "min_threshold is more than max_threshold" in output
 
 
 def test_ip_makes_links_in_a_running_lab(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:

@@ -246,7 +246,7 @@ def test_tcp_options_determine_the_ideal_completion_time(run_cell: Callable[...,
         for a, b, c in [("timestamps", "sack", "window_scaling")]
         for i in range(8)
     ]
-    hosts = ", ".join(f"h{i}: {{sysctls: {one}}}" for i, one in enumerate(options, 1))
+    hosts = ", ".join(f"h{i}: {{sysctls: {sysctls}}}" for i, sysctls in enumerate(options, 1))
     pairs = [pair for i in range(1, 9) for pair in ((i, 9), (9, i))]
     flows = ", ".join(f"flow: {{from: h{a}, to: h{b}, size: 1400 B, start: {n} ms}}" for n, (a, b) in enumerate(pairs))
     cell = run_cell(f"""

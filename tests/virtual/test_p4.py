@@ -50,7 +50,7 @@ def controller() -> dict[str, list[str]]:
     cargo = f"{ROOT}/tools/cargo build --quiet --locked --package qbed-p4switch --message-format json".split()
     built = subprocess.run(cargo, check=True, stdout=subprocess.PIPE, text=True)
     messages = [json.loads(line) for line in built.stdout.splitlines()]
-    server = next(one["executable"] for one in messages if one.get("target", {}).get("name") == "p4switch")
+    server = next(message["executable"] for message in messages if message.get("target", {}).get("name") == "p4switch")
     programs = ROOT / "crates" / "p4runtime" / "tests" / "programs"
     address = "127.0.0.1:9559"
     script = [

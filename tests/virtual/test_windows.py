@@ -100,6 +100,6 @@ def test_windows_do_not_change_the_run(run_cell: Callable[[str], CellOutput], ce
     plain = run_cell(LAB.replace(", WINDOWS", ""))
     assert plain.flows() == cell.flows()
     for port in (PORT, "s2>h3"):
-        with_windows, without_windows = (np.concatenate(one.taps(port)["events"]) for one in (cell, plain))
+        with_windows, without_windows = (np.concatenate(run.taps(port)["events"]) for run in (cell, plain))
         assert with_windows.tobytes() == without_windows.tobytes()
     assert not (plain.out / "windows.ndjson").exists()

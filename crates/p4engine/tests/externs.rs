@@ -61,7 +61,7 @@ fn port(engine: &mut Engine, context: &mut Context, byte: u8, now_us: u64) -> Op
 
 /// The number of idle entries at each of these times.
 fn idle_at(engine: &mut Engine, times_us: &[u64]) -> Vec<usize> {
-    let idle = |now_us: &u64| match engine.control(&Request::Idle { now_us: *now_us, most: 9 }) {
+    let idle = |now_us: &u64| match engine.control(&Request::Idle { now_us: *now_us, limit: 9 }) {
         Answer::Idle(idle) => idle.len(),
         other => panic!("{other:?}"),
     };
@@ -114,7 +114,7 @@ fn entries_have_counters_meters_and_idle_timeouts() {
 fn every_idle_entry_is_reported() {
     let (mut engine, _) = by_byte(MatchKind::Exact, |build, _| build.program.tables[0].idle_timeout = true);
     (0..10).for_each(|byte| succeed(&mut engine, exact(byte, Target::Call(send(3)), 100)));
-    let mut idle = |now_us, most| match engine.control(&Request::Idle { now_us, most }) {
+    let mut idle = |now_us, limit| match engine.control(&Request::Idle { now_us, limit }) {
         Answer::Idle(idle) => idle.into_iter().map(|(_, matches, _)| matches).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
@@ -276,13 +276,13 @@ fn a_group_has_its_members_in_ascending_order() {
 #[test]
 fn constant_entries_have_precedence_by_the_lowest_priority_and_cannot_change() {
     let (mut engine, mut context) = by_byte(MatchKind::Ternary, |build, _| {
-        let one = |value, mask, priority, port| ConstEntry {
+        let entry = |value, mask, priority, port| ConstEntry {
             matches: vec![Match::Ternary { value: vec![value], mask: vec![mask] }],
             priority,
             call: send(port),
         };
         let table = &mut build.program.tables[0];
-        table.entries = vec![one(0, 0, 30, 3), one(0x10, 0xf0, 10, 1), one(0x11, 0xff, 20, 2)];
+        table.entries = vec![entry(0, 0, 30, 3), entry(0x10, 0xf0, 10, 1), entry(0x11, 0xff, 20, 2)];
         (table.constant_entries, table.constant_default) = (true, true);
     });
     assert_eq!(
@@ -294,7 +294,7 @@ fn constant_entries_have_precedence_by_the_lowest_priority_and_cannot_change() {
     assert_eq!(refusal(&mut engine, delete), Refusal::PermissionDenied);
     let default = Request::SetDefault { table: 0, target: Target::Call(send(1)) };
     assert_eq!(refusal(&mut engine, default), Refusal::PermissionDenied);
-    let Answer::Entries(entries) = engine.control(&Request::Entries { table: 0, from: 1, most: 1 }) else {
+    let Answer::Entries(entries) = engine.control(&Request::Entries { table: 0, from: 1, limit: 1 }) else {
         panic!()
     };
     assert_eq!((entries.len(), entries[0].entry.priority), (1, 21));

@@ -145,7 +145,8 @@ fn fuzzed_programs_differ_from_the_original() {
     let mut changed = 0;
     for _ in 0..100 {
         let program = program().new_tree(&mut runner).unwrap().current();
-        changed += program.code.iter().zip(&known).filter(|(one, other)| one != other).count();
+        changed +=
+            program.code.iter().zip(&known).filter(|(instruction, original)| instruction != original).count();
     }
     assert!(changed > 300, "{changed} instructions of 100 programs");
 }

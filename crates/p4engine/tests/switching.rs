@@ -135,9 +135,9 @@ fn replicas_have_an_instance_and_the_group_must_exist() {
     assert_eq!(bench.engine.control(&Request::SetMulticastGroup { group: 7, replicas }), Answer::Done);
     let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.recorder);
     assert_eq!(decision.forward, Forward::Multicast { group: 7 });
-    for one in bench.engine.group(7).unwrap().to_vec() {
-        bench.engine.copy(&context, &mut replica, Instance::Replicated, one.instance);
-        assert_eq!(bench.egress(&mut replica), [5, 0, one.instance as u8]);
+    for replica_spec in bench.engine.group(7).unwrap().to_vec() {
+        bench.engine.copy(&context, &mut replica, Instance::Replicated, replica_spec.instance);
+        assert_eq!(bench.egress(&mut replica), [5, 0, replica_spec.instance as u8]);
     }
     let missing = bench.engine.control(&Request::SetMulticastGroup { group: 8, replicas: None });
     assert!(matches!(missing, Answer::Refused(Refusal::NotFound, _)));
@@ -263,8 +263,8 @@ fn a_truncation_applies_from_its_call_on() {
 fn an_endless_loop_drops_the_packet_with_a_reason() {
     let mut build = Build::new();
     build.standard();
-    let here = build.next_pc();
-    let action = build.action("spin", &[], &[Op::Jump { to: here }]);
+    let start = build.next_pc();
+    let action = build.action("spin", &[], &[Op::Jump { to: start }]);
     let end = build.code(&[Op::End]);
     let table = build.table("t", &[], &[action], end);
     build.program.entry.ingress = build.code(&[Op::Apply { table }, Op::End]);
@@ -275,12 +275,12 @@ fn an_endless_loop_drops_the_packet_with_a_reason() {
     let Answer::Totals(totals) = engine.control(&Request::Totals) else { panic!() };
     assert_eq!(totals.drops, [("an action that looped too often".to_string(), 1)]);
     // In a parser, the loop ends with an error. In a control, the program is rejected.
-    build.program.entry.parser = here;
+    build.program.entry.parser = start;
     let mut engine = Engine::load(build.program.clone()).unwrap();
     engine.ingress(&mut engine.context(), &PACKET, &arrival(0, 6, 0), &mut Recorder::default());
     let Answer::Totals(totals) = engine.control(&Request::Totals) else { panic!() };
     assert_eq!(totals.parser_errors, 1);
-    build.program.entry.egress = here;
+    build.program.entry.egress = start;
     assert!(Engine::load(build.program).unwrap_err().0.contains("egress: instruction"));
 }
 

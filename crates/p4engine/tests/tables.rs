@@ -60,8 +60,8 @@ fn mask(length: u16, width: u32) -> u128 {
     ones(width) & !(ones(width) >> length)
 }
 
-fn fits(one: &Match, width: u32, key: u128) -> bool {
-    match one {
+fn fits(field_match: &Match, width: u32, key: u128) -> bool {
+    match field_match {
         Match::Exact(value) => number(value) == key,
         Match::Lpm { value, length } => (number(value) ^ key) & mask(*length, width) == 0,
         Match::Ternary { value, mask } => (number(value) ^ key) & number(mask) == 0,
@@ -71,8 +71,8 @@ fn fits(one: &Match, width: u32, key: u128) -> bool {
 }
 
 /// A match with ignored bits 0.
-fn canonical_match(one: &Match, width: u32) -> Match {
-    match one {
+fn canonical_match(field_match: &Match, width: u32) -> Match {
+    match field_match {
         Match::Lpm { value, length } => {
             Match::Lpm { value: bytes(number(value) & mask(*length, width), width), length: *length }
         }
@@ -94,13 +94,21 @@ impl Model {
     /// The port of the matching entry with the highest priority or the longest prefix, then the earliest insertion.
     fn find(&self, key: [u128; 3]) -> Option<u16> {
         let fit = |matches: &[Match]| {
-            matches.iter().zip(WIDTHS).zip(key).all(|((one, width), key)| fits(one, width, key))
+            matches
+                .iter()
+                .zip(WIDTHS)
+                .zip(key)
+                .all(|((field_match, width), key)| fits(field_match, width, key))
         };
         let length = |matches: &[Match]| {
-            matches.iter().map(|one| if let Match::Lpm { length, .. } = one { *length } else { 0 }).max()
+            matches
+                .iter()
+                .map(|field_match| if let Match::Lpm { length, .. } = field_match { *length } else { 0 })
+                .max()
         };
-        let ternary =
-            |matches: &[Match]| matches.iter().any(|one| !matches!(one, Match::Lpm { .. } | Match::Exact(_)));
+        let ternary = |matches: &[Match]| {
+            matches.iter().any(|field_match| !matches!(field_match, Match::Lpm { .. } | Match::Exact(_)))
+        };
         let rank = |(matches, priority, _): &&(Vec<Match>, u32, u16)| {
             if ternary(matches) {
                 *priority
@@ -169,7 +177,7 @@ fn apply_step(
     let matches: Vec<Match> =
         (0..3).map(|index| one_match(kinds[index], WIDTHS[index], pairs[index].0, pairs[index].1)).collect();
     let canonical: Vec<Match> =
-        matches.iter().zip(WIDTHS).map(|(one, width)| canonical_match(one, width)).collect();
+        matches.iter().zip(WIDTHS).map(|(field_match, width)| canonical_match(field_match, width)).collect();
     let ternary = kinds.iter().any(|kind| !matches!(kind, MatchKind::Exact | MatchKind::Lpm));
     let priority = if ternary { priority } else { 0 };
     let target = Target::Call(ActionCall { action: 1, arguments: vec![port.to_be_bytes().to_vec()] });
@@ -215,7 +223,7 @@ proptest! {
                 prop_assert_eq!(look_up(&mut engine, &mut context, key), model.find(key), "{:?} {:?}", kinds, key);
             }
         }
-        let Answer::Entries(entries) = engine.control(&Request::Entries { table: 0, from: 0, most: 1000 }) else {
+        let Answer::Entries(entries) = engine.control(&Request::Entries { table: 0, from: 0, limit: 1000 }) else {
             return Err(TestCaseError::fail("no entries"));
         };
         let entries: Vec<_> = entries.into_iter().map(|state| (state.entry.matches, state.entry.priority)).collect();
@@ -250,8 +258,9 @@ fn port_of(
     build.program.entry.ingress = build.code(&[remove, Op::Apply { table }]);
     let mut engine = Engine::load(build.program).unwrap();
     let target = Target::Call(ActionCall { action: send, arguments: vec![] });
-    let priority =
-        u32::from(entry.iter().any(|one| matches!(one, Match::Ternary { .. } | Match::Range { .. })));
+    let priority = u32::from(
+        entry.iter().any(|field_match| matches!(field_match, Match::Ternary { .. } | Match::Range { .. })),
+    );
     let entry = Entry { matches: entry.to_vec(), priority, target, idle_us: 0 };
     assert_eq!(engine.control(&Request::Insert { table, entry }), Answer::Done);
     let mut context = engine.context();
@@ -275,15 +284,15 @@ fn a_key_in_an_invalid_header_is_0() {
         (MatchKind::Range, &range),
         (MatchKind::Lpm, &lpm),
     ];
-    for (kind, one) in kinds {
+    for (kind, to_match) in kinds {
         for (valid, seen) in [(true, 7), (false, 0)] {
-            let alone = |value| port_of(valid, |[first, ..]| vec![(first, kind)], &[one(value)]);
+            let alone = |value| port_of(valid, |[first, ..]| vec![(first, kind)], &[to_match(value)]);
             assert_eq!((alone(seen), alone(7 - seen)), (Some(1), None), "{kind:?}, valid: {valid}");
             let exact_and = |value| {
                 let keys = |[first, note, hidden]: [FieldId; 3]| {
                     vec![(note, MatchKind::Exact), (hidden, MatchKind::Exact), (first, kind)]
                 };
-                port_of(valid, keys, &[exact(7), exact(valid.into()), one(value)])
+                port_of(valid, keys, &[exact(7), exact(valid.into()), to_match(value)])
             };
             assert_eq!((exact_and(seen), exact_and(7 - seen)), (Some(1), None), "{kind:?}, valid: {valid}");
         }

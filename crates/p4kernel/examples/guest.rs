@@ -194,7 +194,7 @@ fn requests() -> Vec<Request> {
 /// Packets of 14 to 1514 bytes, to ports, to the action `drop` and to addresses without an entry.
 fn packets() -> Vec<Vec<u8>> {
     let mut recorder = Recorder { random: 1, ..Recorder::default() };
-    let mut draw = |most: u64| (qbed_p4engine::packet::Shell::random(&mut recorder) >> 33) % most;
+    let mut draw = |bound: u64| (qbed_p4engine::packet::Shell::random(&mut recorder) >> 33) % bound;
     let mut packet = |_| {
         let destination = [100, 101, 102, 0, 77][draw(5) as usize];
         let length = 8 + draw(1501);

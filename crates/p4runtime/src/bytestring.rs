@@ -16,7 +16,7 @@ pub struct Widths {
 
 impl Widths {
     /// Widths of a value of a type that is not translated.
-    pub fn same(width: u32) -> Widths {
+    pub fn untranslated(width: u32) -> Widths {
         Widths { program: width, controller: width }
     }
 

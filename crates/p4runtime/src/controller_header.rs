@@ -63,11 +63,11 @@ impl ControllerHeader {
         widths: &impl Fn(&InfoField, Option<u32>) -> LinkResult<Widths>,
     ) -> LinkResult<ControllerHeader> {
         let mut fields = fields(program, header).map(|(_, field)| field);
-        let metadata = info.metadata.iter().map(|one| {
-            let field = if has_bits(one) { fields.next() } else { None };
+        let metadata = info.metadata.iter().map(|field_info| {
+            let field = if has_bits(field_info) { fields.next() } else { None };
             let (at, width) = field.map_or((0, 0), |field| (field.at - header.at * 8, field.width));
-            let widths = widths(one, Some(width))?;
-            Ok(Metadata { id: one.id, name: one.name.clone(), widths, at: at as usize })
+            let widths = widths(field_info, Some(width))?;
+            Ok(Metadata { id: field_info.id, name: field_info.name.clone(), widths, at: at as usize })
         });
         Ok(ControllerHeader { fields: metadata.collect::<LinkResult<_>>()?, bytes: header.bytes as usize })
     }
@@ -79,9 +79,9 @@ impl ControllerHeader {
     ) -> LinkResult<ControllerHeader> {
         let mut bits = 0;
         let mut fields = vec![];
-        for one in &info.metadata {
-            let widths = widths(one, None)?;
-            fields.push(Metadata { id: one.id, name: one.name.clone(), widths, at: bits });
+        for field_info in &info.metadata {
+            let widths = widths(field_info, None)?;
+            fields.push(Metadata { id: field_info.id, name: field_info.name.clone(), widths, at: bits });
             bits += widths.program as usize;
         }
         match bits % 8 {
@@ -103,11 +103,13 @@ fn fields<'a>(program: &'a Program, header: &'a Header) -> impl Iterator<Item = 
 
 /// Whether a header has the fields of P4Info, in the same order, and no others.
 fn has_these_fields(info: &ControllerPacketMetadata, program: &Program, header: &Header) -> bool {
-    let expected = || info.metadata.iter().filter(|one| has_bits(one));
+    let expected = || info.metadata.iter().filter(|field_info| has_bits(field_info));
     !header.metadata
         && header.varbit.is_none()
         && expected().count() == usize::from(header.fields)
-        && expected().zip(fields(program, header)).all(|(one, (name, _))| has_name(name, &one.name))
+        && expected()
+            .zip(fields(program, header))
+            .all(|(field_info, (name, _))| has_name(name, &field_info.name))
 }
 
 /// Whether the program has the field: it has no fields of 0 bits.

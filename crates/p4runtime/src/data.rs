@@ -50,16 +50,20 @@ impl Type {
             TypeSpec::Bitstring(bits) => Type::bits(Some(bits))?,
             TypeSpec::Bool(_) => Type::Bool,
             TypeSpec::Tuple(tuple) => Type::Tuple(
-                tuple.members.iter().map(|one| below(Some(one))).collect::<std::result::Result<_, _>>()?,
+                tuple
+                    .members
+                    .iter()
+                    .map(|member| below(Some(member)))
+                    .collect::<std::result::Result<_, _>>()?,
             ),
             TypeSpec::Struct(named) => {
                 let found = types.structs.get(&named.name).ok_or_else(|| unknown(&named.name))?;
-                let members = found.members.iter().map(|one| below(one.type_spec.as_ref()));
+                let members = found.members.iter().map(|member| below(member.type_spec.as_ref()));
                 Type::Struct(members.collect::<std::result::Result<_, _>>()?)
             }
             TypeSpec::Header(named) => {
                 let found = types.headers.get(&named.name).ok_or_else(|| unknown(&named.name))?;
-                let members = found.members.iter().map(|one| Type::bits(one.type_spec.as_ref()));
+                let members = found.members.iter().map(|member| Type::bits(member.type_spec.as_ref()));
                 Type::Header(members.collect::<std::result::Result<_, _>>()?)
             }
             TypeSpec::SerializableEnum(named) => {

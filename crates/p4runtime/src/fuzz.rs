@@ -67,7 +67,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn field_match() -> impl Strategy<Value = FieldMatch> {
-    let one = prop_oneof![
+    let kind = prop_oneof![
         value().prop_map(|value| FieldMatchType::Exact(Exact { value })),
         (value(), signed())
             .prop_map(|(value, length)| FieldMatchType::Lpm(Lpm { value, prefix_len: length as i32 })),
@@ -75,7 +75,7 @@ fn field_match() -> impl Strategy<Value = FieldMatch> {
         (value(), value()).prop_map(|(low, high)| FieldMatchType::Range(Range { low, high })),
         value().prop_map(|value| FieldMatchType::Optional(Optional { value })),
     ];
-    (small(), proptest::option::weighted(0.95, one))
+    (small(), proptest::option::weighted(0.95, kind))
         .prop_map(|(field_id, field_match_type)| FieldMatch { field_id, field_match_type })
 }
 

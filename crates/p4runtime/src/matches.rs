@@ -107,7 +107,7 @@ impl KeyField {
     /// Convert a mask. A mask of all bits becomes a mask of all bits of the program, other masks keep their bits.
     fn mask(&self, given: &[u8]) -> Result<Vec<u8>> {
         let Widths { program, controller } = self.widths;
-        let mask = Widths::same(controller).decode(given, &self.name)?;
+        let mask = Widths::untranslated(controller).decode(given, &self.name)?;
         if mask == ones(controller) {
             return Ok(ones(program));
         }
@@ -146,8 +146,8 @@ impl KeyField {
 
 /// Convert a key to the engine's form, in the order of the fields.
 pub fn decode_key(fields: &[KeyField], given: &[FieldMatch], of: &str) -> Result<Vec<Match>> {
-    for (index, one) in given.iter().enumerate() {
-        let id = one.field_id;
+    for (index, field_match) in given.iter().enumerate() {
+        let id = field_match.field_id;
         if !fields.iter().any(|field| field.id == id) {
             return Err(invalid(format!("{of} has no match field {id}")));
         }
@@ -155,16 +155,17 @@ pub fn decode_key(fields: &[KeyField], given: &[FieldMatch], of: &str) -> Result
             return Err(invalid(format!("{of}: match field {id} twice")));
         }
     }
-    let one = |field: &KeyField| match given.iter().find(|one| one.field_id == field.id) {
-        None => field.wildcard(),
-        Some(FieldMatch { field_match_type: Some(one), .. }) => field.decode(one),
-        Some(_) => Err(invalid(format!("{}: a match without a value", field.name))),
-    };
-    fields.iter().map(one).collect()
+    let decode_field =
+        |field: &KeyField| match given.iter().find(|field_match| field_match.field_id == field.id) {
+            None => field.wildcard(),
+            Some(FieldMatch { field_match_type: Some(kind), .. }) => field.decode(kind),
+            Some(_) => Err(invalid(format!("{}: a match without a value", field.name))),
+        };
+    fields.iter().map(decode_field).collect()
 }
 
 pub fn encode_key(fields: &[KeyField], key: &[Match]) -> Vec<FieldMatch> {
-    fields.iter().zip(key).filter_map(|(field, one)| field.encode(one)).collect()
+    fields.iter().zip(key).filter_map(|(field, field_match)| field.encode(field_match)).collect()
 }
 
 fn fits(value: &[u8], mask: &[u8]) -> bool {
@@ -175,11 +176,11 @@ fn fits(value: &[u8], mask: &[u8]) -> bool {
 fn prefix_mask(width: u32, length: u16) -> Vec<u8> {
     let rest = width.saturating_sub(u32::from(length));
     let mut mask = ones(width);
-    let whole = (rest / 8) as usize;
+    let bytes_cleared = (rest / 8) as usize;
     let bytes = mask.len();
-    mask[bytes - whole..].fill(0);
+    mask[bytes - bytes_cleared..].fill(0);
     if rest % 8 != 0 {
-        mask[bytes - whole - 1] &= 0xff << (rest % 8);
+        mask[bytes - bytes_cleared - 1] &= 0xff << (rest % 8);
     }
     mask
 }
@@ -194,13 +195,13 @@ mod tests {
             id: 7,
             name: "hdr.x.y".into(),
             kind,
-            widths: Widths::same(width),
+            widths: Widths::untranslated(width),
             optional_as_ternary: false,
         }
     }
 
-    fn given(one: FieldMatchType) -> Vec<FieldMatch> {
-        vec![FieldMatch { field_id: 7, field_match_type: Some(one) }]
+    fn given(kind: FieldMatchType) -> Vec<FieldMatch> {
+        vec![FieldMatch { field_id: 7, field_match_type: Some(kind) }]
     }
 
     fn lpm(value: &[u8], prefix_len: i32) -> FieldMatchType {
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn matches_are_decoded_and_encoded() {
-        for (kind, width, one, engine) in [
+        for (kind, width, given_match, engine) in [
             (MatchKind::Exact, 9, FieldMatchType::Exact(Exact { value: vec![5] }), Match::Exact(vec![0, 5])),
             (MatchKind::Lpm, 32, lpm(&[10, 0, 0, 0], 8), Match::Lpm { value: vec![10, 0, 0, 0], length: 8 }),
             (MatchKind::Lpm, 12, lpm(&[0x0a, 0xb0], 8), Match::Lpm { value: vec![0x0a, 0xb0], length: 8 }),
@@ -241,7 +242,7 @@ mod tests {
             ),
         ] {
             let fields = [field(kind, width)];
-            let written = given(one);
+            let written = given(given_match);
             assert_eq!(decode_key(&fields, &written, "t").unwrap(), std::slice::from_ref(&engine));
             assert_eq!(encode_key(&fields, &[engine]), written);
         }
@@ -267,7 +268,7 @@ mod tests {
     fn matches_of_translated_types_mean_the_same_values() {
         let exact = |value: &[u8]| FieldMatchType::Exact(Exact { value: value.to_vec() });
         let ones32: &[u8] = &[0xff; 4];
-        for (kind, controller, one, engine) in [
+        for (kind, controller, given_match, engine) in [
             (MatchKind::Exact, 32, exact(&[1, 0xfe]), Match::Exact(vec![1, 0xfe])),
             (MatchKind::Lpm, 32, lpm(&[1, 0xfe], 31), Match::Lpm { value: vec![1, 0xfe], length: 8 }),
             (MatchKind::Lpm, 32, lpm(&[0], 24), Match::Lpm { value: vec![0, 0], length: 1 }),
@@ -291,11 +292,11 @@ mod tests {
             ),
             (MatchKind::Range, 32, range(&[2], &[1, 0]), Match::Range { low: vec![0, 2], high: vec![1, 0] }),
         ] {
-            let (fields, written) = (translated(kind, 9, controller), given(one));
+            let (fields, written) = (translated(kind, 9, controller), given(given_match));
             assert_eq!(decode_key(&fields, &written, "t").unwrap(), std::slice::from_ref(&engine));
             assert_eq!(encode_key(&fields, &[engine]), written);
         }
-        for (kind, one, code, why) in [
+        for (kind, given_match, code, why) in [
             (MatchKind::Exact, exact(&[2, 0]), Code::OutOfRange, "10 bits for bit<9> in the program"),
             (MatchKind::Lpm, lpm(&[0], 23), Code::InvalidArgument, "fits all values of the program's 9 bits"),
             (MatchKind::Lpm, lpm(&[0], 33), Code::InvalidArgument, "a prefix of 33 of 32 bits"),
@@ -308,7 +309,7 @@ mod tests {
             ),
             (MatchKind::Range, range(&[4], ones32), Code::OutOfRange, "32 bits for bit<9> in the program"),
         ] {
-            let refused = decode_key(&translated(kind, 9, 32), &given(one), "t").unwrap_err();
+            let refused = decode_key(&translated(kind, 9, 32), &given(given_match), "t").unwrap_err();
             assert!(refused.code == code && refused.message.contains(why), "{refused:?}");
         }
     }
@@ -328,7 +329,7 @@ mod tests {
 
     #[test]
     fn bad_matches_are_refused() {
-        for (kind, one, why) in [
+        for (kind, given_match, why) in [
             (MatchKind::Lpm, lpm(&[0], 0), "a match of any value"),
             (MatchKind::Lpm, lpm(&[0], -1), "a prefix of -1 of 12 bits"),
             (MatchKind::Lpm, lpm(&[0], 13), "a prefix of 13 of 12 bits"),
@@ -339,7 +340,7 @@ mod tests {
             (MatchKind::Range, range(&[2], &[1]), "the range's high value is below its low value"),
             (MatchKind::Optional, lpm(&[1], 12), "expected a match of kind Optional"),
         ] {
-            let refused = decode_key(&[field(kind, 12)], &given(one), "t").unwrap_err();
+            let refused = decode_key(&[field(kind, 12)], &given(given_match), "t").unwrap_err();
             assert_eq!(refused.code, Code::InvalidArgument);
             assert!(refused.message.contains(why), "{}", refused.message);
         }

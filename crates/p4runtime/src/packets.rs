@@ -31,17 +31,17 @@ pub fn packet_in(header: &ControllerHeader, packet: &[u8]) -> Option<PacketIn> {
 /// Convert a PacketOut to a packet with the header in front.
 pub fn packet_out(header: &ControllerHeader, message: &PacketOut) -> Result<Vec<u8>> {
     if let Some(other) =
-        message.metadata.iter().find(|one| !header.fields.iter().any(|field| field.id == one.metadata_id))
+        message.metadata.iter().find(|given| !header.fields.iter().any(|field| field.id == given.metadata_id))
     {
         return Err(invalid(format!("packet_out has no metadata {}", other.metadata_id)));
     }
     let mut packet = vec![0; header.bytes];
     for field in &header.fields {
-        let mut values = message.metadata.iter().filter(|one| one.metadata_id == field.id);
-        let (Some(one), None) = (values.next(), values.next()) else {
+        let mut values = message.metadata.iter().filter(|given| given.metadata_id == field.id);
+        let (Some(value), None) = (values.next(), values.next()) else {
             return Err(invalid(format!("packet_out needs {} once", field.name)));
         };
-        let value = field.widths.decode(&one.value, &field.name)?;
+        let value = field.widths.decode(&value.value, &field.name)?;
         let width = field.widths.program as usize;
         copy_bits(&value, value.len() * 8 - width, &mut packet, field.at, width);
     }
@@ -59,7 +59,7 @@ mod tests {
     fn header() -> ControllerHeader {
         let field = |id, name: &str, at, width| {
             let name = name.into();
-            Metadata { id, name, at, widths: Widths::same(width) }
+            Metadata { id, name, at, widths: Widths::untranslated(width) }
         };
         let fields = vec![
             field(1, "port", 0, 9),

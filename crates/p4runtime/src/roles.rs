@@ -96,7 +96,8 @@ impl RoleConfig {
     fn receives(&self, packet: &PacketIn) -> bool {
         let fits = |filter: &PacketFilter| {
             let mut metadata = packet.metadata.iter();
-            metadata.any(|one| one.metadata_id == filter.metadata_id && one.value == encode(&filter.value))
+            metadata
+                .any(|value| value.metadata_id == filter.metadata_id && value.value == encode(&filter.value))
         };
         self.message.receives_packet_ins && self.message.packet_in_filter.as_ref().is_none_or(fits)
     }

@@ -57,8 +57,11 @@ pub fn translated(to: &str) -> ForwardingPipelineConfig {
     let named = |name: &str| Some(P4NamedType { name: name.into() });
     let new_type =
         |name: &str| Some(message("p4.config.v1.P4DataTypeSpec", &format!("new_type {{ name: '{name}' }}")));
-    for param in
-        info.actions.iter_mut().flat_map(|action| &mut action.params).filter(|one| one.name == "port")
+    for param in info
+        .actions
+        .iter_mut()
+        .flat_map(|action| &mut action.params)
+        .filter(|parameter| parameter.name == "port")
     {
         (param.bitwidth, param.type_name) = (bitwidth, named("port_t"));
     }
@@ -84,14 +87,14 @@ pub fn translated(to: &str) -> ForwardingPipelineConfig {
 
 /// Preambles of the objects of a P4Info.
 pub fn preambles(info: &P4Info) -> impl Iterator<Item = &Preamble> {
-    (info.tables.iter().map(|one| &one.preamble))
-        .chain(info.actions.iter().map(|one| &one.preamble))
-        .chain(info.action_profiles.iter().map(|one| &one.preamble))
-        .chain(info.counters.iter().map(|one| &one.preamble))
-        .chain(info.meters.iter().map(|one| &one.preamble))
-        .chain(info.value_sets.iter().map(|one| &one.preamble))
-        .chain(info.registers.iter().map(|one| &one.preamble))
-        .chain(info.digests.iter().map(|one| &one.preamble))
+    (info.tables.iter().map(|table| &table.preamble))
+        .chain(info.actions.iter().map(|action| &action.preamble))
+        .chain(info.action_profiles.iter().map(|profile| &profile.preamble))
+        .chain(info.counters.iter().map(|counter| &counter.preamble))
+        .chain(info.meters.iter().map(|meter| &meter.preamble))
+        .chain(info.value_sets.iter().map(|set| &set.preamble))
+        .chain(info.registers.iter().map(|register| &register.preamble))
+        .chain(info.digests.iter().map(|digest| &digest.preamble))
         .flatten()
 }
 

@@ -94,7 +94,7 @@ fn is_applied(program: &Program, id: TableId) -> bool {
 }
 
 fn list(items: impl Iterator<Item = impl Display>) -> String {
-    let all: Vec<String> = items.map(|one| one.to_string()).collect();
+    let all: Vec<String> = items.map(|item| item.to_string()).collect();
     if all.is_empty() {
         "-".into()
     } else {

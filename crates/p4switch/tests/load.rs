@@ -65,7 +65,7 @@ fn entries_are_constant_unless_the_table_says_otherwise() {
 fn a_field_of_no_bits_is_no_key() {
     let mut document = mix();
     let position = |list: &Value, name: &str| {
-        let named = |one: &Value| one["name"].as_str().is_some_and(|known| known.ends_with(name));
+        let named = |object: &Value| object["name"].as_str().is_some_and(|known| known.ends_with(name));
         list.as_array().unwrap().iter().position(named).unwrap()
     };
     let header = document["headers"][position(&document["headers"], "ipv4")]["header_type"].clone();
@@ -247,8 +247,8 @@ proptest! {
 fn nested(levels: usize) -> Value {
     let start = json!({"type": "field", "value": ["kind", "count"]});
     (0..levels).fold(start, |inner, _| {
-        let one = json!({"type": "hexstr", "value": "0x01"});
-        json!({"type": "expression", "value": {"op": "+", "left": inner, "right": one}})
+        let one_value = json!({"type": "hexstr", "value": "0x01"});
+        json!({"type": "expression", "value": {"op": "+", "left": inner, "right": one_value}})
     })
 }
 

@@ -59,7 +59,9 @@ fn a_packet_is_dropped_when_a_copy_of_its_metadata_is_marked() {
     let mut marks = 0;
     for action in document["actions"].as_array_mut().unwrap() {
         let primitives = action["primitives"].as_array_mut().unwrap();
-        let Some(mark) = primitives.iter().position(|one| one["op"] == "mark_to_drop") else { continue };
+        let Some(mark) = primitives.iter().position(|primitive| primitive["op"] == "mark_to_drop") else {
+            continue;
+        };
         primitives[mark]["parameters"][0]["value"] = json!("copy");
         primitives.insert(mark, assign("copy", "standard_metadata"));
         primitives.insert(mark + 2, assign("standard_metadata", "copy"));

@@ -57,7 +57,7 @@ struct rate_controller {
 };
 
 /*
- * A fraction of 1 (`one: 1048576` in the declaration). Its product with
+ * A fraction of 1 (`scale: 1048576` in the declaration). Its product with
  * RATE_MAX fits into 64 bits.
  */
 #define RATE_ONE (1ull << 20)

@@ -38,7 +38,7 @@ static int qrate_put_sender(struct sk_buff *skb, struct qrate_sender *sender)
 
 	return qrate_put_u64(skb, QRATE_A_RATE, rate_bps) ?:
 	       qrate_put_u64(skb, QRATE_A_RTT, sender->rtt.last_ns) ?:
-	       qrate_put_u64(skb, QRATE_A_RTT_LEAST, sender->rtt.min_ns) ?:
+	       qrate_put_u64(skb, QRATE_A_MIN_RTT, sender->rtt.min_ns) ?:
 	       qrate_put_u64(skb, QRATE_A_LAST_SIGNAL, stats->last_signal) ?:
 	       qrate_put_u64(skb, QRATE_A_FEEDBACKS, stats->feedbacks) ?:
 	       qrate_put_u64(skb, QRATE_A_SENT_BYTES, stats->sent_bytes) ?:

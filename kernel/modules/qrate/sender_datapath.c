@@ -39,9 +39,9 @@ static ulong probe_first_us = 100000;
 module_param(probe_first_us, ulong, 0644);
 MODULE_PARM_DESC(probe_first_us, "probe timeout before the first RTT sample, in us");
 
-static ulong probe_least_us = 10000;
-module_param(probe_least_us, ulong, 0644);
-MODULE_PARM_DESC(probe_least_us, "minimum probe timeout, in us");
+static ulong probe_min_us = 10000;
+module_param(probe_min_us, ulong, 0644);
+MODULE_PARM_DESC(probe_min_us, "minimum probe timeout, in us");
 
 static u64 qrate_parameter_ns(ulong us)
 {
@@ -52,7 +52,7 @@ static u64 qrate_timeout_ns(const struct qrate_sender *sender)
 {
 	struct qrate_rtt_params params = {
 		.first_ns = qrate_parameter_ns(READ_ONCE(probe_first_us)),
-		.min_ns = qrate_parameter_ns(READ_ONCE(probe_least_us)),
+		.min_ns = qrate_parameter_ns(READ_ONCE(probe_min_us)),
 	};
 
 	return qrate_rtt_timeout_ns(&sender->rtt, params);

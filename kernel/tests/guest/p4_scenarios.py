@@ -258,9 +258,9 @@ def hostile(images: int) -> None:
         for request in requests:
             spoiled = bytearray(request)
             spoiled[rng.randrange(len(spoiled))] = rng.randrange(256)
-            for one in (request, bytes(spoiled)):
+            for message in (request, bytes(spoiled)):
                 with contextlib.suppress(OSError):
-                    lab.switch.control(one)
+                    lab.switch.control(message)
         for destination in range(12):
             lab.send(destination, bytes(rng.randrange(200)))
         wait(1)

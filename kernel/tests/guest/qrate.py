@@ -14,7 +14,7 @@ LISTEN, FLOW_NEW, FLOW_GET, FLOW_STOP, FLOW_ENDED = range(1, 6)
 ATTRIBUTES = (
     "pad", "flow", "source", "destination", "source_port", "destination_port", "size", "stop_time", "payload",
     "controller", "parameters", "signal", "unit", "bits", "forward", "reflect", "running", "role", "ended",
-    "start_time", "end_time", "rate", "rtt", "rtt_least", "last_signal", "feedbacks", "sent_bytes",
+    "start_time", "end_time", "rate", "rtt", "min_rtt", "last_signal", "feedbacks", "sent_bytes",
     "sent_packets", "acked_bytes", "received_bytes", "received_packets", "lost_packets", "timeouts",
     "inflight",
 )

@@ -414,7 +414,7 @@ def crowd(flows: int) -> None:
         other.enter()
         wait(200)
         remaining.append(slab())
-    print("bytes a flow not freed", [(one - remaining[0]) / flows for one in remaining])
+    print("bytes a flow not freed", [(bytes_left - remaining[0]) / flows for bytes_left in remaining])
     # a sender and a receiver take a thousand bytes; 7.2's allocator caches some for a few rounds, 6.12's none
     assert remaining[3] - remaining[1] < 150 * flows
 

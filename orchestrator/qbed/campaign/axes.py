@@ -17,7 +17,7 @@ from qbed.config.source import FieldPath, Source
 
 Value = str | int | float | bool
 Everywhere = Mapping[FieldPath, Mapping[str, object]]
-"""By its place in the file: what is set in all cells (of a profile)."""
+"""Fields that are set in all cells (of a profile), by position in the file."""
 
 
 class Part(BaseModel):
@@ -30,18 +30,18 @@ class Alternative(Part):
     """One alternative of a named axis."""
 
     name: Value
-    """The name of the axis in the results."""
+    """Value of the axis in the results."""
     set: dict[str, object]
-    """The lab's fields that it sets."""
+    """Fields of the lab that the alternative sets."""
 
 
 class FieldAxis(Part):
-    """An axis under another name than its field's."""
+    """An axis whose name differs from its field."""
 
     field: str
-    """The lab's field."""
+    """Field of the lab."""
     values: list[Value] = Field(min_length=1)
-    """Its values."""
+    """Values of the axis."""
 
 
 def _shape(entry: object) -> object:
@@ -80,7 +80,7 @@ def axis_field(name: str, entry: FieldAxis | list[Alternative] | list[Value]) ->
 
 def alternatives(entry: FieldAxis | list[Alternative] | list[Value]) -> list[Alternative]:
     """The alternatives of an axis; none if it has values."""
-    return [one for one in entry if isinstance(one, Alternative)] if isinstance(entry, list) else []
+    return [item for item in entry if isinstance(item, Alternative)] if isinstance(entry, list) else []
 
 
 def check_axes(
@@ -126,8 +126,8 @@ def _settings(place: FieldPath, name: str, entry: AxisEntry) -> Iterator[tuple[F
     field = axis_field(name, entry)
     if field is not None:
         yield (*place, "field") if isinstance(entry, FieldAxis) else place, field, MISSING
-    for number, one in enumerate(alternatives(entry)):
-        yield from (((*place, number, "set", text), text, value) for text, value in one.set.items())
+    for number, alternative in enumerate(alternatives(entry)):
+        yield from (((*place, number, "set", text), text, value) for text, value in alternative.set.items())
 
 
 def _clashes(axes: Mapping[str, AxisEntry], at: Mapping[str, FieldPath], source: Source) -> Iterator[str]:
@@ -137,12 +137,12 @@ def _clashes(axes: Mapping[str, AxisEntry], at: Mapping[str, FieldPath], source:
         found = [
             Setting(name, place, parse_path(text), value) for place, text, value in _settings(at[name], name, entry)
         ]
-        for one in found:
-            other = next((other for other in known if clash(one, other)), None)
+        for alternative in found:
+            other = next((other for other in known if clash(alternative, other)), None)
             if other is not None:
                 where = f"the axis `{other.axis}` sets {shown(other.path)} ({source.where(other.place)})"
-                text = f"the axis `{name}` sets {shown(one.path)}, {where}: one would undo the other"
-                yield source.message(one.place, text, at_key=True)
+                text = f"the axis `{name}` sets {shown(alternative.path)}, {where}: one would undo the other"
+                yield source.message(alternative.place, text, at_key=True)
                 break
         known.extend(found)
 
@@ -152,8 +152,8 @@ class _Losing:
 
     def __init__(self, name: str, entry: AxisEntry) -> None:
         self._field = axis_field(name, entry)
-        self._fields = [fields(one.set) for one in alternatives(entry)]
-        self._leaves = [leaves(one.set) for one in alternatives(entry)]
+        self._fields = [fields(alternative.set) for alternative in alternatives(entry)]
+        self._leaves = [leaves(alternative.set) for alternative in alternatives(entry)]
         self._meaning = varied(self._leaves) if self._leaves else set()
 
     def lost(self, path: FieldPath, value: object) -> FieldPath | None:

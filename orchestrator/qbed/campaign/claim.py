@@ -12,7 +12,7 @@ from qbed.campaign.axes import Part
 from qbed.campaign.bounds import EXAMPLES, Bound, parse_bound
 
 VALUE = "value"
-"""Name of a measure that has no name of its own."""
+"""Name of a measure without a name."""
 ClaimBound = Annotated[
     Bound,
     PlainValidator(parse_bound),
@@ -25,15 +25,14 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 class Claim(Part):
     """A sentence that the results confirm or refute.
 
-    `measure` with `bound` is the usual form: one number for each seed, whose confidence interval over seeds is
-    compared with the bound. `sql` is the form for what is no number: it is asked for each seed alone, and the claim
-    is about the share of seeds in which it holds.
+    `measure` with `bound` is the usual form: one number for each seed. Its confidence interval over seeds is compared
+    with the bound. `sql` is a boolean for each seed: the claim is about the share of seeds in which it holds.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    """A short name: lower-case letters, digits, hyphens."""
+    """Name of the claim: lower-case letters, digits, hyphens."""
     paper: str = ""
-    """The sentence that is checked, as its source has it; empty for a claim that cites no source."""
+    """Quotation of the sentence that is checked. Empty without a source."""
     source: str = ""
     """Source of the sentence: the paper, its figure or table."""
     measure: dict[Name, str] = Field(default_factory=dict)
@@ -41,21 +40,21 @@ class Claim(Part):
     from_: str = Field(default="cells", alias="from")
     """Rows that a measure aggregates: a view, with `WHERE` and `JOIN` as in SQL. It has the column `seed`."""
     each: list[Name] = Field(default_factory=list)
-    """Columns: the claim is about each combination of their values."""
+    """Columns. The claim is judged for each combination of their values."""
     bound: dict[Name, ClaimBound] = Field(default_factory=dict)
-    """The values that the claim allows, or by name of a measure. A measure without one is only shown."""
+    """Bound of the measure, or bounds by name of a measure. A measure without a bound is only shown."""
     average: Literal["mean", "geometric", "median"] = "mean"
-    """The average over seeds that the claim is about: `geometric` fits ratios, `median` fits skewed values."""
+    """Average over seeds. `geometric` is for ratios, `median` for skewed distributions."""
     sql: str | None = None
-    """DuckDB SELECT over the views of a run: one row with a boolean `holds` and the numbers that it rests on."""
+    """DuckDB SELECT over the views of a run: one row with a boolean `holds` and further numbers to show."""
     random: bool = True
-    """`no`: the seed changes nothing that the claim is about, so one seed decides it, and all seeds must agree."""
+    """`off`: the results do not depend on the seed. One seed decides; all seeds must have equal values."""
     expect: Literal["holds", "refuted", "undecided"] = "holds"
-    """The expected verdict. `undecided`: the profiles' seeds cannot decide it."""
+    """Expected verdict. `undecided`: the number of seeds is too small for a verdict."""
     why: str | None = None
-    """The reason for an expected verdict other than `holds`."""
+    """Reason for an expected verdict other than `holds`."""
     profiles: list[str] | None = None
-    """The profiles that judge this claim; all of them without it."""
+    """Profiles that judge this claim. The default is all profiles."""
 
     @field_validator("measure", "bound", mode="before")
     @classmethod
@@ -81,7 +80,7 @@ class Claim(Part):
 
     @property
     def query(self) -> str:
-        """The SQL: that of the claim, or the one that gives its measures: a row for each seed and combination."""
+        """The claim's SQL, or a SELECT of its measures with a row for each seed and combination."""
         if self.sql is not None:
             return self.sql
         keys = ", ".join(["seed", *map(_quoted, self.each)])

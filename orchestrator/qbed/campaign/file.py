@@ -32,7 +32,7 @@ MAX_AXES, MAX_VALUES, MAX_FIELDS = 50, 1000, 5000
 
 
 class CampaignError(LabError):
-    """A campaign file that does not hold together; every message names file, line, field and what was expected."""
+    """The campaign file is invalid. Every message has file, line, field and expected value."""
 
 
 SeedsUntil = Annotated[
@@ -55,47 +55,49 @@ ROWS = {
     "heatmap": ("x", "y", "z"),
     "cdf": ("x",),
 }
-"""By the kinds of figures that have SQL: the columns that it has to give."""
+"""Required columns of the SQL, by kind of figure."""
 
 
 class Figure(Part):
     """A figure of the report.
 
-    `line`, `steps`, `bar` and `scatter` take SQL with the columns `x` and `y`; for several lines `series`, and for
-    what is not known exactly `low` and `high`: a band of `line` and `steps`, whiskers of `bar` and `scatter`. `heatmap`
-    takes `x`, `y` and the colour `z`. `cdf` shows how much of the time a queue was how long, or of SQL the share of the
-    values `x`, each with its `weight`, if there is one. Along an axis numbers and quantities (`128 KB`) stand by size,
-    anything else in the order of the campaign's axis.
+    `line`, `steps`, `bar` and `scatter` need SQL with the columns `x` and `y`. Optional columns are `series`, for
+    several lines, and `low` and `high`, for uncertainty: a band of `line` and `steps`, whiskers of `bar` and `scatter`.
+    `heatmap` needs `x`, `y` and the colour `z`. `cdf` shows the distribution of a queue's length over time, or with SQL
+    the distribution of the values `x`, weighted by an optional column `weight`. Numbers and quantities (`128 KB`) are
+    sorted by size along an axis, other values by the campaign's axis.
     """
 
     kind: Literal[
         "queue", "fct", "goodput", "drops", "marks", "slowdown", "line", "steps", "bar", "scatter", "heatmap", "cdf"
     ]
-    """The kind of the figure."""
+    """Kind of the figure."""
     name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]*$")
-    """Its file's name; the kind without it."""
+    """Name of its file. The default is the kind."""
     title: str | None = None
-    """Its title."""
+    """Title of the figure."""
     series: str | None = None
-    """The axis that gives the lines and their colours; the first axis without it."""
+    """Axis of the lines and their colours. The default is the first axis."""
     x: str | None = None
-    """The axis along the x-axis."""
+    """Axis of the campaign on the x-axis."""
     where: str | None = None
-    """SQL condition on the cells that it shows, such as `senders = 80`."""
+    """SQL condition on the cells of the figure, such as `senders = 80`."""
     queue: str | None = None
-    """The queue that it shows; the bottleneck without it."""
+    """Queue of the figure. The default is the bottleneck."""
     sql: str | None = None
-    """DuckDB over the views of `qbed.claims.views`: the rows of `line`, `steps`, `bar`, `scatter`, `heatmap`, `cdf`."""
+    """DuckDB SELECT over the views of a run: the rows of `line`, `steps`, `bar`, `scatter`, `heatmap` or `cdf`."""
     x_title: str | None = None
     """Quantity on the x-axis, with its unit."""
     y_title: str | None = None
     """Quantity on the y-axis, with its unit."""
     z_title: str | None = None
     """Quantity shown by the colours of a `heatmap`, with its unit."""
+    stacked: bool = False
+    """Whether the bars of the series `NAME` and `NAME, PART` are stacked, in the order of the rows."""
     log_x: bool = False
-    """A logarithmic x-axis."""
+    """Whether the x-axis is logarithmic."""
     log_y: bool = False
-    """A logarithmic y-axis."""
+    """Whether the y-axis is logarithmic."""
 
     @model_validator(mode="after")
     def _rows(self) -> Figure:
@@ -104,51 +106,53 @@ class Figure(Part):
             raise ValueError(f"`sql` belongs to the kinds {kinds}")
         if self.sql is None and self.kind in ROWS and self.kind != "cdf":
             raise ValueError(f"a figure of the kind `{self.kind}` needs `sql`")
+        if self.stacked and self.kind != "bar":
+            raise ValueError("`stacked` belongs to the kind `bar`")
         return self
 
 
 class Profile(Part):
-    """Other values for some axes, and fields of the lab."""
+    """A variant of the campaign: other values of axes, and fields of the lab."""
 
     like: str | None = None
-    """A profile with the default values of axes, fields and claims."""
+    """Profile that provides the axes, fields and claims that are not given."""
     axes: dict[str, list[Value]] = Field(default_factory=dict)
-    """By the axis' name: its values, or the names of its alternatives."""
+    """Values by the name of the axis, or names of its alternatives."""
     set: dict[str, object] = Field(default_factory=dict)
-    """Fields of the lab."""
+    """Fields of the lab in every cell."""
     seeds: SeedsUntil | None = None
-    """Instead of a list of seeds, as the campaign's."""
+    """Precision of a metric's mean instead of a list of seeds, as `seeds` of the campaign."""
     compare: dict[str, AxisEntry] = Field(default_factory=dict, max_length=1)
-    """One more axis: each claim is judged for each of its values alone, and holds if it comes out as for the first."""
+    """Additional axis. Each claim is judged separately for each value, and holds if all verdicts equal the first."""
     within: dict[str, Tolerated] = Field(default_factory=dict)
-    """How far a claim's numbers may then be from the first value's, by patterns of CLAIM.NUMBER: the last that fits."""
+    """With `compare`: tolerances for the numbers of claims, by patterns of CLAIM.NUMBER. The last match applies."""
     differs: dict[str, str] = Field(default_factory=dict)
-    """By claim: why it is known not to come out as for the first value."""
+    """With `compare`: reasons for known differences, by claim."""
 
 
 class Campaign(Part):
     """A campaign file."""
 
     lab: str = "lab.yml"
-    """The lab file, beside the campaign file."""
+    """Lab file beside the campaign file."""
     question: str = Field(min_length=1)
-    """The question of the campaign, in a sentence."""
+    """Question of the campaign, in a sentence."""
     axes: dict[str, AxisEntry] = Field(default_factory=dict)
-    """The matrix: every combination is a cell."""
+    """Axes of the matrix. Every combination of values is a cell."""
     seeds: SeedsUntil | None = None
-    """How well to know a metric's mean, instead of a list of seeds: `until 5 % of goodput_bps, at most 40`."""
+    """Precision of a metric's mean instead of a list of seeds: `until 5 % of goodput_bps, at most 40`."""
     set: dict[str, object] = Field(default_factory=dict)
-    """Fields of the lab that hold in every cell."""
+    """Fields of the lab in every cell."""
     profiles: dict[str, Profile] = Field(default_factory=dict)
-    """Smaller and larger versions of the matrix."""
+    """Variants of the campaign, such as smaller matrices."""
     views: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], str] = Field(default_factory=dict)
-    """By their names: DuckDB SELECTs over the views of `qbed.claims.views` and those above, for claims and figures."""
+    """DuckDB SELECTs for claims and figures, by name. A view can use the tables of the run and earlier views."""
     claims: list[Claim] = Field(default_factory=list)
-    """The expected outcome."""
+    """Claims about the results."""
     figures: list[Figure] = Field(default_factory=list)
-    """Figures of the report; the default figures without it."""
+    """Figures of the report. Without them, the report has the default figures."""
     gap: dict[str, Tolerated] = Field(default_factory=dict)
-    """By metric: how far its value in containers may be from that in virtual time: `10 %`, `3`, or `10 % or 3`."""
+    """Tolerated difference of a metric between containers and virtual time: `10 %`, `3`, or `10 % or 3`."""
 
     @field_validator("claims")
     @classmethod
@@ -159,19 +163,19 @@ class Campaign(Part):
         return claims
 
     def profile(self, name: str | None) -> Profile:
-        """A profile with what it has of the one that it is like; None: an empty one."""
+        """A profile, merged with the profile that `like` names; None: an empty profile."""
         if name is None:
             return Profile()
         profile = self.profiles[name]
         if profile.like is None:
             return profile
-        other = self.profiles[profile.like]
-        given = without(other.set, fields(profile.set)) | profile.set
-        seeds = profile.seeds or (None if "seed" in profile.axes else other.seeds)
-        return profile.model_copy(update={"axes": other.axes | profile.axes, "set": given, "seeds": seeds})
+        base = self.profiles[profile.like]
+        given = without(base.set, fields(profile.set)) | profile.set
+        seeds = profile.seeds or (None if "seed" in profile.axes else base.seeds)
+        return profile.model_copy(update={"axes": base.axes | profile.axes, "set": given, "seeds": seeds})
 
-    def asks(self, claim: Claim, profile: str | None) -> bool:
-        """Whether a claim is one that a profile's cells can tell."""
+    def judges(self, claim: Claim, profile: str | None) -> bool:
+        """Whether a profile judges a claim."""
         names = {profile, self.profiles[profile].like} if profile is not None else set()
         return claim.profiles is None or not names.isdisjoint(claim.profiles)
 
@@ -198,11 +202,11 @@ def campaign_of(source: Source) -> tuple[Campaign, Source]:
 
 
 def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:
-    """Refuse files that would take hours to check: each value of an axis is a plan."""
+    """Reject files with too many values of axes: each value is compiled into a plan."""
     axes = {name: entry for name, entry in campaign.axes.items() if name != "seed"}
     values = sum(len(entry.values if isinstance(entry, FieldAxis) else entry) for entry in axes.values())
     given = [campaign.set, *(profile.set for profile in campaign.profiles.values())]
-    given += [one.set for entry in axes.values() for one in alternatives(entry)]
+    given += [alternative.set for entry in axes.values() for alternative in alternatives(entry)]
     counted = {"axes": (len(axes), MAX_AXES), "values of axes": (values, MAX_VALUES)}
     counted["fields that are set"] = (sum(map(count_fields, given)), MAX_FIELDS)
     for what, (found, limit) in counted.items():
@@ -252,7 +256,7 @@ def _wrong_comparisons(
     for name, profile in campaign.profiles.items():
         place = ("profiles", name)
         if profile.like is not None and (profile.like not in campaign.profiles or campaign.profiles[profile.like].like):
-            known = [other for other, one in campaign.profiles.items() if one.like is None]
+            known = [name for name, profile in campaign.profiles.items() if profile.like is None]
             yield source.message((*place, "like"), f"expected a profile by itself{nearest(profile.like, known)}")
         for claim in profile.differs:
             if claim not in claims:

@@ -15,17 +15,17 @@ from qbed.base.errors import QbedError
 from qbed.base.json_files import read_json, write_json
 
 VERSION = 1
-_WHOLE = ""
+_NO_PROFILE = ""
 """The name of a run without a profile."""
 
 
 class LockError(QbedError):
-    """The lock is missing or cannot be read, or cells did something else than it says."""
+    """The lock is missing or cannot be read, or cells have other traces."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The guests': `6.12`, and `6.12.117-1~deb12u1`."""
+    """Kernel of the guests: its series, such as `6.12`, and its version, such as `6.12.117-1~deb12u1`."""
 
     series: str
     version: str
@@ -50,8 +50,8 @@ class Lock:
             value = read_json(path)
         except (OSError, ValueError):
             value = None
-        whole = isinstance(value, dict) and value.get("version") == VERSION and _is_of_traces(value.get("traces"))
-        if value is None or not whole or not _is_of_traces(value.get("kernels", {}), 2):
+        valid = isinstance(value, dict) and value.get("version") == VERSION and _is_of_traces(value.get("traces"))
+        if value is None or not valid or not _is_of_traces(value.get("kernels", {}), 2):
             raise LockError(
                 f"{path} is no lock of version {VERSION}; `qbed run --lock` writes it anew where it is deleted"
             )
@@ -62,28 +62,28 @@ class Lock:
     ) -> Iterator[str]:
         """Messages for cells with other traces, in order; `LockError` without a lock.
 
-        `part`: there are more cells than these.
+        `part`: `found` has only some of the campaign's cells.
         """
         series = kernel.series
-        known = self.traces.get(profile or _WHOLE, {}).get(series)
+        known = self.traces.get(profile or _NO_PROFILE, {}).get(series)
         if known is None:
             what = f"the profile `{profile}`" if profile else "the campaign without a profile"
             raise LockError(f"{self.path} has no traces of {what} on kernel {series}: `qbed run --lock` records them")
-        locked = self.kernels.get(profile or _WHOLE, {}).get(series, kernel.version)
+        locked = self.kernels.get(profile or _NO_PROFILE, {}).get(series, kernel.version)
         suspect = f"; it is of kernel {locked}, and this is {kernel.version}" if locked != kernel.version else ""
         for cell, trace in found.items():
             if cell not in known:
                 yield f"cell ({cell}) is not in {self.path}"
             elif trace != known[cell]:
-                text = f"{self.path} says: {_short(trace)}, not {_short(known[cell])}"
-                yield f"cell ({cell}) did something else than {text}{suspect}"
+                text = f"{self.path}: its trace is {_short(trace)}, not {_short(known[cell])}"
+                yield f"cell ({cell}) differs from {text}{suspect}"
         for cell in sorted(known.keys() - found.keys()) if not part else ():
             yield f"cell ({cell}) of {self.path} is not in the campaign any more"
 
     def record(self, profile: str | None, kernel: Kernel, found: Mapping[str, str]) -> None:
-        """From now on this is what these cells do."""
-        self.traces.setdefault(profile or _WHOLE, {})[kernel.series] = dict(found)
-        self.kernels.setdefault(profile or _WHOLE, {})[kernel.series] = kernel.version
+        """Replace the recorded traces of a profile."""
+        self.traces.setdefault(profile or _NO_PROFILE, {})[kernel.series] = dict(found)
+        self.kernels.setdefault(profile or _NO_PROFILE, {})[kernel.series] = kernel.version
         write_json(self.path, {"version": VERSION, "traces": self.traces, "kernels": self.kernels})
 
 
@@ -94,4 +94,4 @@ def _short(trace: str | None) -> str:
 def _is_of_traces(value: object, depth: int = 3) -> bool:
     if depth == 0:
         return isinstance(value, str)
-    return isinstance(value, dict) and all(_is_of_traces(one, depth - 1) for one in value.values())
+    return isinstance(value, dict) and all(_is_of_traces(item, depth - 1) for item in value.values())

@@ -147,9 +147,9 @@ class Matrix:
         yield tuple(first)
         for place, count in enumerate(counts):
             yield from ((*first[:place], digit, *first[place + 1 :]) for digit in range(1, count))
-        for one, other in combinations(range(len(counts)), 2):
-            for a, b in product(range(1, counts[one]), range(1, counts[other])):
-                yield (*first[:one], a, *first[one + 1 : other], b, *first[other + 1 :])
+        for i, j in combinations(range(len(counts)), 2):
+            for a, b in product(range(1, counts[i]), range(1, counts[j])):
+                yield (*first[:i], a, *first[i + 1 : j], b, *first[j + 1 :])
         for digits in product(*map(range, counts)):
             if sum(digit > 0 for digit in digits) > 2:
                 yield digits
@@ -161,7 +161,9 @@ class Matrix:
     @property
     def columns(self) -> dict[str, str]:
         """The columns of the axes and their types, and those of their numbers."""
-        return {axis.name: axis.kind for axis in self.axes} | {one.column: one.kind for one in self.numbers}
+        return {axis.name: axis.kind for axis in self.axes} | {
+            quantity.column: quantity.kind for quantity in self.numbers
+        }
 
     @property
     def numbers(self) -> list[QuantityColumn]:
@@ -189,7 +191,7 @@ def build_matrix(
     if profile is not None and profile not in campaign.profiles:
         raise MatrixError(f"the campaign has no profile `{profile}`{nearest(profile, campaign.profiles)}")
     chosen = campaign.profile(profile)
-    varied_axes, other = campaign.axes | chosen.compare, chosen.axes
+    varied_axes, profile_axes = campaign.axes | chosen.compare, chosen.axes
     fixed = _fixed(settings or {})
     given: list[object] | None = None if seeds is None else [*seeds]
     if ("seed",) in fixed:
@@ -197,13 +199,19 @@ def build_matrix(
             raise MatrixError("expected --seeds or `--set seed=N`, not both")
         given = [fixed.pop(("seed",))]
     plain = {path for name, entry in varied_axes.items() if (path := _field(name, entry)) is not None}
-    axes = [_axis(name, entry, other.get(name), fixed, plain) for name, entry in varied_axes.items() if name != "seed"]
+    axes = [
+        _axis(name, entry, profile_axes.get(name), fixed, plain)
+        for name, entry in varied_axes.items()
+        if name != "seed"
+    ]
     campaign_seeds = campaign.axes.get("seed", [1])
-    until = None if given else chosen.seeds or (None if "seed" in other else campaign.seeds)
+    until = None if given else chosen.seeds or (None if "seed" in profile_axes else campaign.seeds)
     if until is not None:
         given = [*range(1, until.max_seeds + 1)]
     numbers: Sequence[object] = (
-        given or other.get("seed") or (campaign_seeds if isinstance(campaign_seeds, list) else campaign_seeds.values)
+        given
+        or profile_axes.get("seed")
+        or (campaign_seeds if isinstance(campaign_seeds, list) else campaign_seeds.values)
     )
     if not all(isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32 for seed in numbers):
         raise MatrixError(f"seeds are whole numbers from 0 to {2**32 - 1}, got {_first(numbers)}")
@@ -239,12 +247,14 @@ def _field(name: str, entry: AxisEntry) -> FieldPath | None:
     return None if text is None else parse_path(text)
 
 
-def _axis(name: str, entry: AxisEntry, other: list[Value] | None, fixed: Fields, plain: set[FieldPath]) -> Axis:
+def _axis(name: str, entry: AxisEntry, override: list[Value] | None, fixed: Fields, plain: set[FieldPath]) -> Axis:
     column, path = column_name(name), _field(name, entry)
     if path is None:
-        return _alternatives(name, {one.name: one.set for one in alternatives(entry)}, other, fixed, plain)
+        return _alternatives(
+            name, {alternative.name: alternative.set for alternative in alternatives(entry)}, override, fixed, plain
+        )
     listed = entry.values if isinstance(entry, FieldAxis) else entry
-    values = tuple(other or (value for value in listed if not isinstance(value, Alternative)))
+    values = tuple(override or (value for value in listed if not isinstance(value, Alternative)))
     for above, value in sorted(fixed.items(), key=lambda item: len(item[0])):
         if within(path, above):
             given = look(value, path[len(above) :])
@@ -260,11 +270,11 @@ def _axis(name: str, entry: AxisEntry, other: list[Value] | None, fixed: Fields,
 def _alternatives(
     name: str,
     known: dict[Value, dict[str, object]],
-    other: list[Value] | None,
+    override: list[Value] | None,
     fixed: Fields,
     plain: set[FieldPath],
 ) -> Axis:
-    labels = tuple(other or known)
+    labels = tuple(override or known)
     given = {label: leaves(known[label]) for label in known}
     meaning = varied(list(given.values())) - plain  # fields with a separate column are described there
     for path, value in fixed.items():

@@ -43,8 +43,10 @@ def look(tree: object, path: Iterable[str | int]) -> object:
 
 def without(settings: Mapping[str, object], replaced: Iterable[FieldPath]) -> dict[str, object]:
     """Those settings that are no part of what is set instead."""
-    gone = list(replaced)
-    return {text: value for text, value in settings.items() if not any(within(parse_path(text), path) for path in gone)}
+    removed = list(replaced)
+    return {
+        text: value for text, value in settings.items() if not any(within(parse_path(text), path) for path in removed)
+    }
 
 
 def leaves(settings: Mapping[str, object]) -> Fields:
@@ -77,7 +79,11 @@ def varied(alternatives: Sequence[Fields]) -> set[FieldPath]:
     """The fields in which alternatives differ: what their names stand for."""
     every = {path for alternative in alternatives for path in alternative}
     first = alternatives[0]
-    return {path for path in every if any(one.get(path, MISSING) != first.get(path, MISSING) for one in alternatives)}
+    return {
+        path
+        for path in every
+        if any(settings.get(path, MISSING) != first.get(path, MISSING) for settings in alternatives)
+    }
 
 
 def untrue(alternative: Fields, meaning: Iterable[FieldPath], path: FieldPath, value: object) -> FieldPath | None:
@@ -99,9 +105,9 @@ class Setting:
     value: object = MISSING
 
 
-def clash(one: Setting, other: Setting) -> bool:
+def clash(first: Setting, second: Setting) -> bool:
     """Whether two axes undo each other there."""
-    outer, inner = sorted((one, other), key=lambda setting: len(setting.path))
+    outer, inner = sorted((first, second), key=lambda setting: len(setting.path))
     if not within(inner.path, outer.path):
         return False
     if len(outer.path) == len(inner.path) and outer.value is MISSING:

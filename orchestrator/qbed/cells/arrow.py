@@ -103,7 +103,7 @@ def flow_table(name: str, records: Records) -> pa.Table:
     """The samples of flows as a cell's table `name` (`tcp_info` or `rates`)."""
     schema = CELL_SCHEMAS[name]
     names = [item.name for item in schema if item.name not in ("flow", "time_ns", "state")]
-    columns = {one: pa.array(records[one], mask=records[one] == ABSENT) for one in names}
+    columns = {name: pa.array(records[name], mask=records[name] == ABSENT) for name in names}
     columns["flow"] = records["id"].astype(np.int32)
     if "state" in schema.names:
         known = (records["state"] >= 0) & (records["state"] < len(STATES))

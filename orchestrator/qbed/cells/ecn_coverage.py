@@ -70,5 +70,5 @@ def _consequence(index: int, plan: Plan, counters: Counters) -> str:
     if isinstance(queue.qdisc, TcQdisc):
         return ": it can only drop"
     scheme, values = registry()[queue.scheme], statistics(plan, counters, index)
-    lost = sum(values.get(one.name, 0) for one in scheme.statistics if one.not_ecn_capable)
+    lost = sum(values.get(statistic.name, 0) for statistic in scheme.statistics if statistic.not_ecn_capable)
     return f": {lost} packets passed unmarked" if lost else ": it marks nothing"

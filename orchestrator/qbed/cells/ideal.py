@@ -45,8 +45,8 @@ class Options:
     def of(cls, sysctls: Mapping[str, str]) -> Options:
         return cls(**{field.name: sysctls.get(f"net/ipv4/tcp_{field.name}", "1") != "0" for field in fields(cls)})
 
-    def __and__(self, other: Options) -> Options:
-        return Options(**{f.name: getattr(self, f.name) and getattr(other, f.name) for f in fields(self)})
+    def __and__(self, options: Options) -> Options:
+        return Options(**{f.name: getattr(self, f.name) and getattr(options, f.name) for f in fields(self)})
 
     @property
     def syn_bytes(self) -> int:

@@ -45,7 +45,7 @@ class Probes:
             raise RecordError(f"probes.bin: flow {unknown[0]} is no probe")
         missing = records["returned_ns"] == NEVER
         forward = records["received_ns"] - records["sent_ns"]
-        variation, none = self._variation(place, records["number"].astype(np.int64), forward, missing)
+        variation, unknown_variation = self._variation(place, records["number"].astype(np.int64), forward, missing)
         # A missing probe is lost if a later one of its flow returned: probes of a flow are not reordered.
         lost = missing & (records["number"] < self._last[place])
         at = pa.array(place)
@@ -59,7 +59,7 @@ class Probes:
             "rtt_ns": pa.array(records["returned_ns"] - records["sent_ns"], mask=missing),
             "there_ns": pa.array(forward, mask=missing),
             "back_ns": pa.array(records["returned_ns"] - records["replied_ns"], mask=missing),
-            "ipdv_ns": pa.array(variation, mask=none),
+            "ipdv_ns": pa.array(variation, mask=unknown_variation),
             "lost": pa.array(lost, mask=missing & ~lost),
         }
         schema = tables.CELL_SCHEMAS["probes"]
@@ -75,13 +75,13 @@ class Probes:
         """The variation of each probe's forward delay to the previous probe (IPDV), and a mask of unknown ones."""
         order = np.lexsort((number, place))
         order = order[~missing[order]]
-        flow, this, took = place[order], number[order], forward[order]
+        flow, sequence, took = place[order], number[order], forward[order]
         first = np.ones(len(order), bool)
         first[1:] = flow[1:] != flow[:-1]
-        before, before_took = np.roll(this, 1), np.roll(took, 1)
+        before, before_took = np.roll(sequence, 1), np.roll(took, 1)
         before[first], before_took[first] = self._last[flow[first]], self._last_forward[flow[first]]
-        variation, none = np.zeros(len(place), np.int64), np.ones(len(place), bool)
-        variation[order], none[order] = took - before_took, this != before + 1
-        end = np.roll(first, -1) & (this > self._last[flow])
-        self._last[flow[end]], self._last_forward[flow[end]] = this[end], took[end]
-        return variation, none
+        variation, unknown = np.zeros(len(place), np.int64), np.ones(len(place), bool)
+        variation[order], unknown[order] = took - before_took, sequence != before + 1
+        end = np.roll(first, -1) & (sequence > self._last[flow])
+        self._last[flow[end]], self._last_forward[flow[end]] = sequence[end], took[end]
+        return variation, unknown

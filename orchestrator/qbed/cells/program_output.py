@@ -68,10 +68,10 @@ class _Rows:
                 texts[name] = _plain(inner)
 
     def _list(self, values: list[Json], path: str, name: str, texts: dict[str, str], depth: int) -> None:
-        objects = [one for one in values if isinstance(one, dict)]
+        objects = [value for value in values if isinstance(value, dict)]
         if len(objects) == len(values):
-            for element, one in enumerate(objects):
-                self.add(one, path, element, depth + 1)
+            for element, item in enumerate(objects):
+                self.add(item, path, element, depth + 1)
         else:
             texts[name] = _plain(json.dumps(values))
 
@@ -99,8 +99,8 @@ def rows_of_json(text: str) -> list[Row]:
 
 def _documents(text: str) -> Iterator[dict[str, Json]]:
     try:
-        whole: Json = json.loads(text)
-        documents = whole if isinstance(whole, list) else [whole]
+        value: Json = json.loads(text)
+        documents = value if isinstance(value, list) else [value]
     except (ValueError, RecursionError) as error:
         documents = [
             _parse_line(number, line, error) for number, line in enumerate(text.splitlines(), 1) if line.strip()

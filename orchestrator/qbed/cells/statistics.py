@@ -29,7 +29,11 @@ def statistics(plan: Plan, counters: Counters, index: int) -> qdiscs.Values:
     if counted is None:
         return {}
     port, values = pipeline.ports.index(queue.interface), counted.registers | counted.counters
-    return {one.name: values[one.name].get(port, 0) for one in scheme.statistics if one.name in values}
+    return {
+        statistic.name: values[statistic.name].get(port, 0)
+        for statistic in scheme.statistics
+        if statistic.name in values
+    }
 
 
 def decode_statistics(scheme: str, kind: str, xstats: bytes) -> qdiscs.Values:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from qbed.campaign.claim import Claim
 from qbed.claims.sql import Connection, quoted
 
-LEAST_IDLE = 0.1
+MIN_IDLE = 0.1
 """Share of a span without active flows from which its means have a caveat."""
 _MEANS = re.compile(r"\b(mean_packets|mean_bytes|histogram_ns)\b|/\s*(nullif\(\s*)?(\w+\.)?duration_ns\b")
 _SERIES = re.compile(r"\b(packet_ns|byte_ns|min_packets|max_packets|queue_packets|queue_bytes)\b")
@@ -60,10 +60,10 @@ class Caveats:
             more = f" and {len(ports) - 1} more" if len(ports) > 1 else ""
             found.append(f"packets waited most in a host's own queue ({ports[0]}{more}) {self._where(self.hosts)}")
         for span in self._spans(claim):
-            cells = {cell: share for cell, share in self.idle.get(span, {}).items() if share >= LEAST_IDLE}
+            cells = {cell: share for cell, share in self.idle.get(span, {}).items() if share >= MIN_IDLE}
             if cells:
                 low, high = min(cells.values()), max(cells.values())
-                share = " to ".join(dict.fromkeys(f"{100 * one:.0f} %" for one in (low, high)))
+                share = " to ".join(dict.fromkeys(f"{100 * bound:.0f} %" for bound in (low, high)))
                 part = f"the window `{span}`" if span else "the run"
                 advice = "" if span else "; `observe.until` and `queue_windows` leave it out"
                 found.append(
@@ -94,9 +94,9 @@ class Caveats:
         if len(chosen) == self.cells:
             return "in all cells"
         for name, values in self.axes.items():
-            some = dict.fromkeys(values[cell] for cell in sorted(chosen))
-            if {cell for cell, value in values.items() if value in some} == chosen:
-                return f"in the cells with {name} {', '.join(map(str, some))}"
+            shown_values = dict.fromkeys(values[cell] for cell in sorted(chosen))
+            if {cell for cell, value in values.items() if value in shown_values} == chosen:
+                return f"in the cells with {name} {', '.join(map(str, shown_values))}"
         return f"in {len(chosen)} of {self.cells} cells, first in cell {min(chosen)}"
 
 

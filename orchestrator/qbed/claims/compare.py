@@ -13,7 +13,7 @@ from qbed.campaign.axes import Value
 from qbed.campaign.bands import Band
 from qbed.campaign.file import Campaign
 from qbed.claims.judge import judge_all
-from qbed.claims.verdict import NOT_ASKED, Verdict
+from qbed.claims.verdict import NOT_JUDGED, Verdict
 from qbed.storage.run_folder import RunFolder
 
 EXACTLY = Band()
@@ -23,7 +23,7 @@ ROUNDING = 1e-12
 def compared(identity: Row) -> tuple[str, list[Value]]:
     """The axis along which a run compares, and its values; no values if the profile does not compare."""
     axis = identity.get("compare", "")
-    values: list[Value] = next((one["values"] for one in identity["matrix"]["axes"] if one["name"] == axis), [])
+    values: list[Value] = next((entry["values"] for entry in identity["matrix"]["axes"] if entry["name"] == axis), [])
     return axis, values if len(values) > 1 else []
 
 
@@ -48,14 +48,14 @@ def band_of(name: str, within: Mapping[str, Band]) -> Band:
 def _combine(values: list[Value], outcomes: list[Verdict], within: Mapping[str, Band], differs: str | None) -> Verdict:
     """Combine the outcomes of a claim: its numbers for each value, and the differences beyond the tolerance."""
     first = outcomes[0]
-    unmeasured = next((one for one in outcomes if one.verdict == NOT_ASKED or not one.seeds), None)
+    unmeasured = next((outcome for outcome in outcomes if outcome.verdict == NOT_JUDGED or not outcome.seeds), None)
     if unmeasured is not None:
         return unmeasured
-    measured = {name: [one.measured.get(name) for one in outcomes] for name in first.measured}
-    samples: list[Json] = [one.sample_holds for one in outcomes]
+    measured = {name: [outcome.measured.get(name) for outcome in outcomes] for name in first.measured}
+    samples: list[Json] = [outcome.sample_holds for outcome in outcomes]
     differences = list(_differences(first.name, {"sample_holds": samples, **measured}, within))
-    if {"holds", "refuted"} <= {one.verdict for one in outcomes}:
-        verdicts = ", ".join(f"{one.verdict} ({value})" for one, value in zip(outcomes, values, strict=True))
+    if {"holds", "refuted"} <= {outcome.verdict for outcome in outcomes}:
+        verdicts = ", ".join(f"{outcome.verdict} ({value})" for outcome, value in zip(outcomes, values, strict=True))
         differences.insert(0, f"the claim {verdicts}")
     return first.model_copy(
         update={
@@ -66,8 +66,8 @@ def _combine(values: list[Value], outcomes: list[Verdict], within: Mapping[str, 
             "contradicted": bool(differences) != (differs is not None),
             "why": differs,
             "estimates": [],
-            "caveats": list(dict.fromkeys(text for one in outcomes for text in one.caveats)),
-            "measured": {"claim": [one.verdict for one in outcomes], **measured},
+            "caveats": list(dict.fromkeys(text for outcome in outcomes for text in outcome.caveats)),
+            "measured": {"claim": [outcome.verdict for outcome in outcomes], **measured},
         }
     )
 
@@ -81,13 +81,13 @@ def _differences(claim: str, measured: Mapping[str, list[Json]], within: Mapping
                 yield f"{name} {_shown(first)} and {_shown(other)}{tolerance}"
 
 
-def _is_close(first: Json, other: Json, band: Band) -> bool:
+def _is_close(first: Json, second: Json, band: Band) -> bool:
     """Compare with a tolerance for rounding: the order of summation depends on the order of the cells in the tables."""
     if isinstance(first, bool) or not isinstance(first, int | float):
-        return first == other
-    if isinstance(other, bool) or not isinstance(other, int | float):
-        return first == other
-    return band.holds(first, other) or math.isclose(first, other, rel_tol=ROUNDING)
+        return first == second
+    if isinstance(second, bool) or not isinstance(second, int | float):
+        return first == second
+    return band.holds(first, second) or math.isclose(first, second, rel_tol=ROUNDING)
 
 
 def _shown(value: Json) -> str:

@@ -35,31 +35,33 @@ class Input:
     """A different input of two runs: a setting, the lab file, the toolchain."""
 
     name: str
-    one: object
-    other: object
+    first: object
+    second: object
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.one} / {self.other}"
+        return f"{self.name}: {self.first} / {self.second}"
 
 
 @dataclass(frozen=True)
 class RecordDifference:
-    """The first different record of a table; None: that run has no such record. `time_ns`: its time, if it has one."""
+    """The first different record of a table; None: the run has no such record."""
 
     table: str
     time_ns: int | None
-    one: Row | None
-    other: Row | None
+    first: Row | None
+    second: Row | None
 
     def __str__(self) -> str:
         when = "" if self.time_ns is None else f" at {self.time_ns / 1e6:.6f} ms"
-        return f"{self.table}{when}: " + " / ".join(self._describe(row, rest) for row, rest in self._pairs())
+        return f"{self.table}{when}: " + " / ".join(
+            self._describe(row, counterpart) for row, counterpart in self._pairs()
+        )
 
     def _pairs(self) -> Iterator[tuple[Row | None, Row | None]]:
-        yield self.one, self.other
-        yield self.other, self.one
+        yield self.first, self.second
+        yield self.second, self.first
 
-    def _describe(self, row: Row | None, other: Row | None) -> str:
+    def _describe(self, row: Row | None, counterpart: Row | None) -> str:
         if row is None:
             return "no such record"
         if self.table == "queue_events":
@@ -67,7 +69,7 @@ class RecordDifference:
             return late + packet(row)
         names = ("port", "flow", "probe", "node", "workload", "session", "exchange", "program", "statistic", "span")
         who = " ".join(f"{name} {row[name]}" for name in names if row.get(name) is not None)
-        differ = {name: value for name, value in row.items() if other is None or other.get(name) != value}
+        differ = {name: value for name, value in row.items() if counterpart is None or counterpart.get(name) != value}
         return f"{who}: " + ", ".join(f"{name} {value}" for name, value in differ.items() if value is not None)
 
 
@@ -90,8 +92,8 @@ def _address(event: Row, end: str) -> str:
 class Difference:
     """Two run folders. Cells with the same axes and values are compared."""
 
-    def __init__(self, one: Path, other: Path) -> None:
-        self.runs = (one, other)
+    def __init__(self, first: Path, second: Path) -> None:
+        self.runs = (first, second)
         self._tables = tuple(RunFolder(run).tables() for run in self.runs)
         self._identities = tuple(read_identity(run) for run in self.runs)
         axes = [{axis["name"] for axis in identity["matrix"]["axes"]} for identity in self._identities]
@@ -110,13 +112,13 @@ class Difference:
         found = []
         for connection, tables in zip(self._connections, self._tables, strict=True):
             found.append(dict(self._traces(connection, tables["cells"])))
-        one, other = found
-        if not one.keys() & other.keys():
+        first, second = found
+        if not first.keys() & second.keys():
             raise StoreError(f"{self.runs[0]} and {self.runs[1]} have no cell in common")
-        for values, (number, trace) in one.items():
-            if values in other:
+        for values, (number, trace) in first.items():
+            if values in second:
                 name = ", ".join(f"{axis}={value}" for axis, value in zip(self.axes, values, strict=True))
-                yield name, (number, other[values][0]), trace == other[values][1]
+                yield name, (number, second[values][0]), trace == second[values][1]
 
     def _traces(self, connection: Connection, cells: Path) -> Iterator[tuple[SqlRow, tuple[int, str | None]]]:
         """Number and trace of each cell by its axes."""
@@ -130,12 +132,12 @@ class Difference:
 
     def inputs(self, numbers: tuple[int, int]) -> list[Input]:
         """The differing inputs of two cells: first their settings, then lab file and toolchain."""
-        one, other = map(self._settings, range(2), numbers)
-        names = [*one, *(name for name in other if name not in one)]
-        found = [Input(name, one.get(name, NOT_SET), other.get(name, NOT_SET)) for name in names]
-        first, second = map(_made_of, self._identities)
-        found += [Input(name, first.get(name, "none"), second.get(name, "none")) for name in (first | second)]
-        return [one for one in found if one.one != one.other]
+        first, second = map(self._settings, range(2), numbers)
+        names = [*first, *(name for name in second if name not in first)]
+        found = [Input(name, first.get(name, NOT_SET), second.get(name, NOT_SET)) for name in names]
+        before, after = map(_made_of, self._identities)
+        found += [Input(name, before.get(name, "none"), after.get(name, "none")) for name in (before | after)]
+        return [item for item in found if item.first != item.second]
 
     def _settings(self, run: int, number: int) -> Row:
         """The settings of a cell and its substrate."""
@@ -163,7 +165,7 @@ class Difference:
                 empty = [table.is_empty() for table in tables]
                 if (pair := self._first(name, tables, numbers)) is not None:
                     (single if any(empty) else shared).append(
-                        RecordDifference(name, pair.time_ns, pair.one, pair.other)
+                        RecordDifference(name, pair.time_ns, pair.first, pair.second)
                     )
         return min(shared or single, key=lambda found: by_time(found.time_ns), default=None)
 
@@ -175,11 +177,11 @@ class Difference:
     def _cell_tables(self, name: str, numbers: tuple[int, int]) -> tuple[CellTable, CellTable] | None:
         """A table of both cells; None: neither run has it."""
         files = [tables.get(name) for tables in self._tables]
-        one, other = (
+        first, second = (
             CellTable(connection, file, number)
             for connection, file, number in zip(self._connections, files, numbers, strict=True)
         )
-        return None if files == [None, None] else (one, other)
+        return None if files == [None, None] else (first, second)
 
     def _end_ns(self, numbers: tuple[int, int]) -> int | None:
         """The earlier end of the lab in two cells. Records of unfinished objects are read then."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first record, by lab time, in which one table of two cells differs.
 
-Rows are paired by what they are of (a port, a flow, an exchange), never by their position in the file: a table is
+Rows are paired by their object (a port, a flow, an exchange), never by their position in the file: a table is
 sorted by time only within a queue, or by the order in which exchanges end.
 """
 
@@ -31,14 +31,14 @@ SAMPLES = {
     "routes": ("node", "link", "destination"),
     "statistics": ("port", "statistic"),
 }
-"""Tables of which a row is of one instant, `time_ns`, the finest first; and the columns that pair rows."""
+"""Tables whose rows belong to one instant, `time_ns`, the finest first; and the columns that pair rows."""
 INTERVALS = {
     "exchanges": ("workload", "client", "server", "session", "exchange"),
     "probes": ("flow", "probe"),
     "flows": ("flow",),
     "programs": ("program",),
 }
-"""Tables of which a row is of something that begins and ends."""
+"""Tables whose rows describe an object that begins and ends."""
 TOTALS = {
     "queues": ("queue",),
     "sojourns": ("queue", "ecn", "dscp"),
@@ -57,11 +57,11 @@ SLICES = 4_096
 
 @dataclass(frozen=True)
 class Pair:
-    """The row of either cell; None: it has no such row. `time_ns`: when they begin to differ."""
+    """The rows of two cells; None: the cell has no such row. `time_ns`: the time at which the rows begin to differ."""
 
     time_ns: int | None
-    one: Row | None
-    other: Row | None
+    first: Row | None
+    second: Row | None
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class CellTable:
         return [time for time in self.select("min(time_ns), max(time_ns)").fetchone() or () if time is not None]
 
     def hashes(self, names: list[str], begin: int, width_ns: int) -> dict[int, tuple[int, int]]:
-        """By number of a slice of lab time: how many rows it has, and the sum of their hashes."""
+        """Number of rows and sum of their hashes, by slice of lab time."""
         if self.file is None:
             return {}
         what = f"(time_ns - ({begin})) // {width_ns} AS slice, count(*), sum(hash({', '.join(map(quoted, names))}))"
@@ -101,20 +101,20 @@ class CellTable:
         if self.file is None:
             return
         cursor = self.select(", ".join(map(quoted, names)), rest)
-        while some := cursor.fetchmany(BATCH):
-            yield from some
+        while rows := cursor.fetchmany(BATCH):
+            yield from rows
 
 
 def first_sample(name: str, tables: tuple[CellTable, CellTable]) -> Pair | None:
-    """The earliest row that only one of two tables has, and the other's first one of the same port or flow."""
+    """The earliest row that only one of two tables has, and the other table's first one for the same port or flow."""
     names = _common_columns(tables)
     rows = _first_slice(tables, names)
     if rows is None:
         return None
     counts = [Counter(tuple(map(_frozen, row)) for row in some) for some in rows]
-    left = [_missing(names, first, second) for first, second in (counts, counts[::-1])]
-    one, other = (_pick(first, second, SAMPLES[name]) for first, second in (left, left[::-1]))
-    return Pair(min(row["time_ns"] for row in (one, other) if row is not None), one, other)
+    missing = (_missing(names, *counts), _missing(names, *counts[::-1]))
+    first, second = _pick(*missing, SAMPLES[name]), _pick(*missing[::-1], SAMPLES[name])
+    return Pair(min(row["time_ns"] for row in (first, second) if row is not None), first, second)
 
 
 def _missing(names: list[str], first: Counter[SqlRow], second: Counter[SqlRow]) -> list[Row]:
@@ -123,23 +123,23 @@ def _missing(names: list[str], first: Counter[SqlRow], second: Counter[SqlRow]) 
 
 
 def _first_slice(tables: tuple[CellTable, CellTable], names: list[str]) -> list[list[SqlRow]] | None:
-    """The rows of both in the first slice of lab time in which they differ. Nothing of their size stays in memory."""
+    """The rows of both tables in the first slice of lab time in which they differ; reads no more of them."""
     times = [time for table in tables for time in table.bounds()]
     if not times:
         return None
     begin = min(times)
     width = (max(times) - begin) // SLICES + 1
-    one, other = (table.hashes(names, begin, width) for table in tables)
-    differing = [number for number in one.keys() | other.keys() if one.get(number) != other.get(number)]
+    first, second = (table.hashes(names, begin, width) for table in tables)
+    differing = [number for number in first.keys() | second.keys() if first.get(number) != second.get(number)]
     if not differing:
         return None
-    first = begin + min(differing) * width
-    rest = f"AND time_ns >= {first} AND time_ns < {first + width} ORDER BY time_ns"
+    begin += min(differing) * width
+    rest = f"AND time_ns >= {begin} AND time_ns < {begin + width} ORDER BY time_ns"
     return [list(table.rows(names, rest)) for table in tables]
 
 
 def _pick(first: list[Row], second: list[Row], key: tuple[str, ...]) -> Row | None:
-    """The first of my rows, or that which belongs to your first row if yours is the earlier."""
+    """The first row of `first`; if `second` begins earlier, the row with the key of its first row."""
     if not first or not second or first[0]["time_ns"] < second[0]["time_ns"]:
         return first[0] if first else None
     wanted = [second[0].get(name) for name in key]
@@ -152,19 +152,20 @@ def _pick(first: list[Row], second: list[Row], key: tuple[str, ...]) -> Row | No
 def first_interval(name: str, tables: tuple[CellTable, CellTable], end_ns: int | None) -> Pair | None:
     """The pair of rows that differ at the earliest instant.
 
-    `end_ns`: the lab's end, when the row of what goes on was made. A probe that is not back differs when it was sent.
+    `end_ns`: the lab's end, at which the rows of unfinished objects are written. A probe without a reply differs at its
+    sending time.
     """
     end_ns = None if name == "probes" else end_ns
     found = (
-        Pair(_differs_ns(_instants_of(name), one, other, end_ns), one, other)
-        for one, other in _pairs(tables, INTERVALS[name])
+        Pair(_differs_ns(_instants_of(name), first, second, end_ns), first, second)
+        for first, second in _pairs(tables, INTERVALS[name])
     )
     return min(found, key=lambda pair: by_time(pair.time_ns), default=None)
 
 
 def first_total(name: str, tables: tuple[CellTable, CellTable]) -> Pair | None:
     """The first pair of rows that differ, in the order of their key."""
-    return next((Pair(None, one, other) for one, other in _pairs(tables, TOTALS[name])), None)
+    return next((Pair(None, first, second) for first, second in _pairs(tables, TOTALS[name])), None)
 
 
 def by_time(time_ns: int | None) -> float:
@@ -172,25 +173,24 @@ def by_time(time_ns: int | None) -> float:
     return float("inf") if time_ns is None else time_ns
 
 
-def _differs_ns(instants: Instants, one: Row | None, other: Row | None, end_ns: int | None) -> int | None:
-    """When two rows begin to differ: at the first instant that is not that of the other, else at the last one."""
-    if one is None or other is None:
-        row = one or other or {}
+def _differs_ns(instants: Instants, first: Row | None, second: Row | None, end_ns: int | None) -> int | None:
+    """The time at which two rows begin to differ: their first unequal instant, else their last instant."""
+    if first is None or second is None:
+        row = first or second or {}
         return next((time for time in instants(row) if time is not None), end_ns)
-    for pair in zip(instants(one), instants(other), strict=True):
+    for pair in zip(instants(first), instants(second), strict=True):
         if pair[0] != pair[1]:
             return min(time for time in pair if time is not None)
-    if instants(one)[-1] is None and end_ns is not None:
+    if instants(first)[-1] is None and end_ns is not None:
         return end_ns
-    return max((time for time in instants(one) if time is not None), default=None)
+    return max((time for time in instants(first) if time is not None), default=None)
 
 
 def _instants_of(name: str) -> Instants:
-    """The instants of a row, in the order in which they come to pass."""
+    """The instants of a row in chronological order."""
     if name == "probes":
         return _instants_of_probe
-    names = ("start_ns", "connected_ns", "first_byte_ns", "end_ns")
-    return lambda row: tuple(row.get(one) for one in names)
+    return lambda row: tuple(row.get(column) for column in ("start_ns", "connected_ns", "first_byte_ns", "end_ns"))
 
 
 def _instants_of_probe(row: Row) -> tuple[int | None, ...]:
@@ -202,29 +202,29 @@ def _pairs(tables: tuple[CellTable, CellTable], key: tuple[str, ...]) -> Iterato
     """The rows that differ, paired by their key."""
     names = _common_columns(tables)
     order = f"ORDER BY {', '.join(f'{quoted(name)} NULLS FIRST' for name in key)}"
-    one, other = (table.rows(names, order) for table in tables)
+    left, right = (table.rows(names, order) for table in tables)
     places = [names.index(name) for name in key]
-    for first, second in _merged(one, other, lambda row: tuple((row[at] is not None, row[at]) for at in places)):
+    for first, second in _merged(left, right, lambda row: tuple((row[at] is not None, row[at]) for at in places)):
         if first != second:
             yield _named(names, first), _named(names, second)
 
 
 def _merged(
-    one: Iterable[SqlRow], other: Iterable[SqlRow], key: Callable[[SqlRow], Key]
+    left: Iterable[SqlRow], right: Iterable[SqlRow], key: Callable[[SqlRow], Key]
 ) -> Iterator[tuple[SqlRow | None, SqlRow | None]]:
-    """Two sorted sequences, row beside row of the same key."""
-    ones, others = iter(one), iter(other)
-    first, second = next(ones, None), next(others, None)
+    """Merge two sorted sequences: generate pairs of rows with equal keys."""
+    left_rows, right_rows = iter(left), iter(right)
+    first, second = next(left_rows, None), next(right_rows, None)
     while first is not None or second is not None:
         if second is None or (first is not None and key(first) < key(second)):
             yield first, None
-            first = next(ones, None)
+            first = next(left_rows, None)
         elif first is None or key(second) < key(first):
             yield None, second
-            second = next(others, None)
+            second = next(right_rows, None)
         else:
             yield first, second
-            first, second = next(ones, None), next(others, None)
+            first, second = next(left_rows, None), next(right_rows, None)
 
 
 def _named(names: list[str], row: SqlRow | None) -> Row | None:
@@ -236,5 +236,5 @@ def _frozen(value: object) -> object:
 
 
 def _common_columns(tables: tuple[CellTable, CellTable]) -> list[str]:
-    one, other = (table.columns() for table in tables)
-    return [name for name in one if name in other] if one and other else one or other
+    first, second = (table.columns() for table in tables)
+    return [name for name in first if name in second] if first and second else first or second

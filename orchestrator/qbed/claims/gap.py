@@ -154,7 +154,7 @@ def _mean(values: list[float]) -> float | None:
 def _cause(virtual: float | None, other: float | None, spread: float, evidence: Iterable[json_files.Row]) -> str:
     """The first of what the evidence shows, from what certainly matters to what may."""
     found = list(evidence)
-    bad = next((one for one in found if one["status"] != "complete"), None)
+    bad = next((cell for cell in found if cell["status"] != "complete"), None)
     if bad is not None:
         why = bad["why"].splitlines()[0] if bad["why"] else "no reason given"
         return f"{bad['status']} on the other substrate: {why}"
@@ -162,13 +162,13 @@ def _cause(virtual: float | None, other: float | None, spread: float, evidence: 
         return "no value on one of the two"
     if virtual == other:
         return ""
-    hosts = next((one["host_kernel"] for one in found if one.get("host_kernel")), None)
+    hosts = next((cell["host_kernel"] for cell in found if cell.get("host_kernel")), None)
     if hosts:
         return f"{len(hosts)} hosts on the machine's kernel: another TCP than the lab's"
-    late = max((one.get("late_share_of_rtt") or 0.0 for one in found), default=0.0)
+    late = max((cell.get("late_share_of_rtt") or 0.0 for cell in found), default=0.0)
     if late > LATE_SHARE_OF_RTT:
         return f"timers late by {late:.1%} of the shortest round trip"
-    if any((one.get("cpu_share") or 0.0) > _BUSY for one in found):
+    if any((cell.get("cpu_share") or 0.0) > _BUSY for cell in found):
         return "the machine's cores were busy"
     if abs(other - virtual) <= spread:
         return "no more than seeds differ in virtual time"

@@ -22,7 +22,7 @@ from qbed.campaign.bounds import Bound, Outcome
 CONFIDENCE = 0.95
 FALSE_ALARM = 0.001
 """Limit on the probability that a run fails although the expected verdict of every claim is true."""
-LEAST_EQUAL = 5
+MIN_EQUAL = 5
 """Least number of equal values that decide a random claim: their spread says nothing."""
 POWER = 0.8
 """Probability with which an effect of the size `detectable` is seen."""
@@ -38,7 +38,7 @@ def interval(values: Sequence[float], average: Average, confidence: float = CONF
     `mean`: Student's t. `geometric`: Student's t of the logarithms; values that are not positive give no interval.
     `median`: order statistics, which need six values at 95 %. Too few values give an infinite interval.
     """
-    if len(values) < 2 or (len(values) < LEAST_EQUAL and min(values) == max(values)):
+    if len(values) < 2 or (len(values) < MIN_EQUAL and min(values) == max(values)):
         return UNKNOWN
     if average == "median":
         return _order_statistics(sorted(values), confidence)
@@ -54,13 +54,13 @@ def interval(values: Sequence[float], average: Average, confidence: float = CONF
     return middle - width, middle + width
 
 
-def surely(values: Sequence[float], average: Average, bound: Bound, confidence: float) -> Outcome:
+def robust_outcome(values: Sequence[float], average: Average, bound: Bound, confidence: float) -> Outcome:
     """The outcome for which the interval of the average and that of the median agree, else `undecided`."""
     outcomes = {bound.judge(*interval(values, kind, confidence)) for kind in (average, MEDIAN)}
     return outcomes.pop() if len(outcomes) == 1 else "undecided"
 
 
-def centre(values: Sequence[float], average: Average) -> float:
+def point_estimate(values: Sequence[float], average: Average) -> float:
     """The average of the values; NaN for a geometric mean of values that are not positive."""
     if average == "median":
         return float(np.median(values))

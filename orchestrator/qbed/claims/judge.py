@@ -23,18 +23,18 @@ from qbed.claims.caveats import find_caveats
 from qbed.claims.intervals import (
     CONFIDENCE,
     FALSE_ALARM,
-    LEAST_EQUAL,
+    MIN_EQUAL,
     UNKNOWN,
     Interval,
-    centre,
     detectable,
     interval,
+    point_estimate,
+    robust_outcome,
     share_interval,
-    surely,
 )  # fmt: skip
 from qbed.claims.samples import Answer, Group, SampleError, answer, measures, whole_seeds
 from qbed.claims.sql import Connection
-from qbed.claims.verdict import NOT_ASKED, Estimate, Verdict
+from qbed.claims.verdict import NOT_JUDGED, Estimate, Verdict
 from qbed.claims.views import connect
 from qbed.storage.run_folder import RunFolder
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 MAX_VALUES = 200
 """Values by seed that a verdict stores for each measure."""
 MAX_SQL_SEEDS = 100
-"""Seeds for which a claim's own SQL is asked: each is a query."""
+"""Limit on the seeds of a claim with `sql`: each seed is a query."""
 SHARE = "share_of_seeds"
 """Name of the estimate of a claim with SQL: the share of seeds in which it holds."""
 
@@ -70,21 +70,21 @@ def judge_all(
 
     `lacking`: why these cells are too few to decide anything. `only`: values of axes, as if the run had no other cells.
     """
-    claims = [claim for claim in campaign.claims if campaign.asks(claim, profile)]
+    claims = [claim for claim in campaign.claims if campaign.judges(claim, profile)]
     with closing(connect(run, only)) as connection:
         undecidable = _missing_cells(connection) or lacking
         seeds = whole_seeds(connection)
         samples = {claim.name: _sample(connection, claim, seeds) for claim in claims}
         axes = [axis["name"] for axis in RunFolder(run).identity()["matrix"]["axes"]]
         caveats = find_caveats(connection, axes, campaign.views)
-    _ask_each_seed(run, only or {}, seeds, [one for one in samples.values() if one.together is not None])
-    strict = 1 - FALSE_ALARM / max(1, sum(one.bounds for one in samples.values()))
+    _query_each_seed(run, only or {}, seeds, [sample for sample in samples.values() if sample.together is not None])
+    adjusted_confidence = 1 - FALSE_ALARM / max(1, sum(sample.bounds for sample in samples.values()))
     return [
-        _verdict(samples[claim.name], seeds, strict, undecidable).model_copy(
+        _verdict(samples[claim.name], seeds, adjusted_confidence, undecidable).model_copy(
             update={"caveats": caveats.of_claim(claim)}
         )
         if claim.name in samples
-        else _not_asked(claim)
+        else _not_judged(claim)
         for claim in campaign.claims
     ]
 
@@ -108,7 +108,7 @@ def _sample(connection: Connection, claim: Claim, seeds: Iterable[int]) -> _Samp
     return sample
 
 
-def _ask_each_seed(run: Path, only: Mapping[str, Value], seeds: list[int], samples: list[_Sample]) -> None:
+def _query_each_seed(run: Path, only: Mapping[str, Value], seeds: list[int], samples: list[_Sample]) -> None:
     """Ask the SQL of claims for each seed alone."""
     if len(seeds) == 1:
         for sample in samples:
@@ -123,11 +123,11 @@ def _ask_each_seed(run: Path, only: Mapping[str, Value], seeds: list[int], sampl
                     sample.problem = sample.problem or f"seed {seed}: {error}"
 
 
-def _not_asked(claim: Claim) -> Verdict:
-    return _build(claim, verdict=NOT_ASKED, reason=f"only in {', '.join(claim.profiles or ())}")
+def _not_judged(claim: Claim) -> Verdict:
+    return _build(claim, verdict=NOT_JUDGED, reason=f"only in {', '.join(claim.profiles or ())}")
 
 
-def _verdict(sample: _Sample, seeds: list[int], strict: float, undecidable: str | None) -> Verdict:
+def _verdict(sample: _Sample, seeds: list[int], adjusted_confidence: float, undecidable: str | None) -> Verdict:
     claim = sample.claim
     if sample.problem is None and not claim.random:
         sample.problem = _differing(sample)
@@ -142,13 +142,13 @@ def _verdict(sample: _Sample, seeds: list[int], strict: float, undecidable: str 
             contradicted=contradicted,
             measured=measured,
         )
-    estimates, decided = _estimate(sample, seeds, strict)
-    measured |= {_label(one): one.centre for one in estimates if one.name != SHARE}
-    counted = min((one.seeds for one in estimates), default=0)
+    estimates, decided = _estimate(sample, seeds, adjusted_confidence)
+    measured |= {_label(estimate): estimate.point_estimate for estimate in estimates if estimate.name != SHARE}
+    counted = min((estimate.seeds for estimate in estimates), default=0)
     common: Row = {"estimates": estimates, "measured": measured, "seeds": counted, "sample_holds": holds}
     if undecidable is not None:
         return _build(claim, verdict="undecided", reason=undecidable, **common)
-    verdict = _combined(one.outcome for one in estimates if one.outcome is not None)
+    verdict = _combined(estimate.outcome for estimate in estimates if estimate.outcome is not None)
     opposite = {"holds": "refuted", "refuted": "holds", "undecided": None}[claim.expect]
     contradicted = decided == opposite
     reason = None if verdict == "holds" else _reason(claim, estimates, seeds)
@@ -165,41 +165,43 @@ def _differing(sample: _Sample) -> str | None:
     for group in sample.groups:
         for name, values in group.values.items():
             if len(set(values.values())) > 1:
-                (first, one), (second, other) = _first_different(values)
-                return f"`random: off`, but `{name}` is {one:.6g} for seed {first} and {other:.6g} for seed {second}"
+                (first, value), (second, different) = _first_different(values)
+                return (
+                    f"`random: off`, but `{name}` is {value:.6g} for seed {first} and {different:.6g} for seed {second}"
+                )
             if not values and name in sample.claim.bound:
                 return f"`{name}` has no value"
-    if len({repr(one) for one in sample.answers.values()}) > 1:
+    if len({repr(answer) for answer in sample.answers.values()}) > 1:
         (first, _), (second, _) = _first_different(sample.answers)
         return f"`random: off`, but the SQL gives other values for seed {second} than for seed {first}"
-    if sample.claim.sql is not None and any(one.holds is None for one in sample.answers.values()):
+    if sample.claim.sql is not None and any(answer.holds is None for answer in sample.answers.values()):
         return "`holds` is NULL"
     return None if sample.groups or sample.answers else "no cell has a value"
 
 
 def _first_different(values: Mapping[int, T]) -> tuple[tuple[int, T], tuple[int, T]]:
     first, *others = values.items()
-    return first, next(one for one in others if one[1] != first[1])
+    return first, next(item for item in others if item[1] != first[1])
 
 
-def _estimate(sample: _Sample, seeds: list[int], strict: float) -> tuple[list[Estimate], Outcome]:
+def _estimate(sample: _Sample, seeds: list[int], adjusted_confidence: float) -> tuple[list[Estimate], Outcome]:
     """The estimates of a claim, and its verdict at the confidence that may change the exit status."""
     claim = sample.claim
     if claim.sql is not None:
-        values = {seed: float(one.holds) for seed, one in sample.answers.items() if one.holds is not None}
-        shown, sure = (_share(claim, values, level) for level in (CONFIDENCE, strict))
+        values = {seed: float(answer.holds) for seed, answer in sample.answers.items() if answer.holds is not None}
+        shown, adjusted = (_share(claim, values, level) for level in (CONFIDENCE, adjusted_confidence))
         estimate = Estimate(
             name=SHARE, bound=str(MAJORITY), average="share", values=_stored(values), seeds=len(values),
-            centre=sum(values.values()) / len(values) if values else None, low=shown[0], high=shown[1],
+            point_estimate=sum(values.values()) / len(values) if values else None, low=shown[0], high=shown[1],
             outcome=MAJORITY.judge(*shown),
         )  # fmt: skip
-        return [estimate], MAJORITY.judge(*sure)
+        return [estimate], MAJORITY.judge(*adjusted)
     estimates, decided = [], list[Outcome]()
     for group in sample.groups:
         for name, by_seed in group.values.items():
             estimates.append(_measure(claim, group, name, by_seed, seeds))
             if name in claim.bound:
-                decided.append(_surely(claim, name, by_seed, seeds, strict))
+                decided.append(_robust_outcome(claim, name, by_seed, seeds, adjusted_confidence))
     return estimates, _combined(decided)
 
 
@@ -213,7 +215,7 @@ def _share(claim: Claim, values: Mapping[int, float], confidence: float) -> Inte
 def _measure(claim: Claim, group: Group, name: str, by_seed: Mapping[int, float], seeds: list[int]) -> Estimate:
     values, bound = list(by_seed.values()), claim.bound.get(name)
     low, high = _interval(claim, by_seed, seeds, CONFIDENCE)
-    middle = centre(values, claim.average) if values else None
+    middle = point_estimate(values, claim.average) if values else None
     return Estimate(
         name=name,
         group=group.columns,
@@ -221,7 +223,7 @@ def _measure(claim: Claim, group: Group, name: str, by_seed: Mapping[int, float]
         average=claim.average,
         values=_stored(by_seed),
         seeds=len(values),
-        centre=middle if middle == middle else None,
+        point_estimate=middle if middle == middle else None,
         low=_finite(low),
         high=_finite(high),
         detectable=detectable(values, claim.average) if claim.random and bound is not None else None,
@@ -237,12 +239,14 @@ def _interval(claim: Claim, by_seed: Mapping[int, float], seeds: list[int], conf
     return interval(list(by_seed.values()), claim.average, confidence) if len(by_seed) == len(seeds) else UNKNOWN
 
 
-def _surely(claim: Claim, name: str, by_seed: Mapping[int, float], seeds: list[int], strict: float) -> Outcome:
+def _robust_outcome(
+    claim: Claim, name: str, by_seed: Mapping[int, float], seeds: list[int], adjusted_confidence: float
+) -> Outcome:
     if not claim.random:
-        return claim.bound[name].judge(*_interval(claim, by_seed, seeds, strict))
+        return claim.bound[name].judge(*_interval(claim, by_seed, seeds, adjusted_confidence))
     if len(by_seed) < len(seeds):
         return "undecided"
-    return surely(list(by_seed.values()), claim.average, claim.bound[name], strict)
+    return robust_outcome(list(by_seed.values()), claim.average, claim.bound[name], adjusted_confidence)
 
 
 def _combined(outcomes: Iterable[Outcome]) -> Outcome:
@@ -255,14 +259,14 @@ def _combined(outcomes: Iterable[Outcome]) -> Outcome:
 
 def _reason(claim: Claim, estimates: list[Estimate], seeds: list[int]) -> str:
     """Why a claim does not hold: the first estimate that decides so."""
-    bounded = [one for one in estimates if one.outcome is not None]
+    bounded = [estimate for estimate in estimates if estimate.outcome is not None]
     if not bounded:
         return "no cell has a value"
-    first = next((one for one in bounded if one.outcome == "refuted"), None)
-    first = first or next(one for one in bounded if one.outcome == "undecided")
+    first = next((estimate for estimate in bounded if estimate.outcome == "refuted"), None)
+    first = first or next(estimate for estimate in bounded if estimate.outcome == "undecided")
     if claim.random and len(seeds) == 1:
-        centre = "no value" if first.centre is None else f"{first.centre:.4g}"
-        return f"one seed decides nothing random: {_label(first)} {centre}, expected {first.bound}"
+        average = "no value" if first.point_estimate is None else f"{first.point_estimate:.4g}"
+        return f"one seed decides nothing random: {_label(first)} {average}, expected {first.bound}"
     if first.seeds < len(seeds) and first.name != SHARE:
         lost = next(seed for seed in seeds if str(seed) not in first.values)
         return f"{_label(first)} has no value for seed {lost}"
@@ -271,7 +275,7 @@ def _reason(claim: Claim, estimates: list[Estimate], seeds: list[int]) -> str:
     if first.low is None or first.high is None:
         equal = len(set(first.values.values())) == 1
         return (
-            f"{first.seeds} equal values: expected {LEAST_EQUAL} seeds" if equal else f"{first.seeds} seeds are too few"
+            f"{first.seeds} equal values: expected {MIN_EQUAL} seeds" if equal else f"{first.seeds} seeds are too few"
         )
     return f"{_label(first)} is {first.low:.4g} to {first.high:.4g} at 95 %, expected {first.bound}"
 

@@ -78,7 +78,7 @@ def confined(files: Iterable[Path], spill: Path | None = None) -> Connection:
 
 def checked(sql: str) -> str:
     """Return `sql` if it is one SELECT; `duckdb.Error` otherwise."""
-    with foreseen():
+    with as_duckdb_errors():
         statements = duckdb.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise duckdb.ParserException("expected one SELECT and nothing else")
@@ -86,7 +86,7 @@ def checked(sql: str) -> str:
 
 
 @contextmanager
-def foreseen() -> Iterator[None]:
+def as_duckdb_errors() -> Iterator[None]:
     """Turn every exception of DuckDB or its values in Python (a date before the year 1) into `duckdb.Error`."""
     try:
         yield
@@ -100,14 +100,14 @@ def first_rows(
     connection: Connection, sql: str, limit: int, parameters: list[object] | None = None
 ) -> tuple[list[str], list[SqlRow]]:
     """The names of a SELECT's columns and its first rows; `duckdb.Error` if it is invalid or takes too long."""
-    with foreseen(), _limit(connection):
+    with as_duckdb_errors(), _limit(connection):
         result = connection.execute(checked(sql), parameters or [])
         return [column[0] for column in result.description or ()], result.fetchmany(limit)
 
 
 def arrow(connection: Connection, sql: str) -> pa.Table:
     """The result of a SELECT as an Arrow table; `duckdb.Error` if it is invalid or takes too long."""
-    with foreseen(), _limit(connection):
+    with as_duckdb_errors(), _limit(connection):
         return connection.execute(checked(sql)).to_arrow_table()
 
 

@@ -15,7 +15,7 @@ from qbed.campaign.bounds import Outcome
 from qbed.storage.checksums import check_merged
 from qbed.storage.run_folder import CLAIMS
 
-NOT_ASKED: Literal["not asked"] = "not asked"
+NOT_JUDGED: Literal["not judged"] = "not judged"
 
 
 class Estimate(BaseModel):
@@ -31,7 +31,7 @@ class Estimate(BaseModel):
     values: dict[str, float] = {}
     """By seed, at most `MAX_VALUES`."""
     seeds: int
-    centre: float | None
+    point_estimate: float | None
     """Average over seeds; None if it does not exist."""
     low: float | None = None
     """Ends of the 95 % confidence interval; None: infinite."""
@@ -43,7 +43,7 @@ class Estimate(BaseModel):
 
 
 class Verdict(BaseModel):
-    """The outcome of a claim. `verdict`: `holds`, `refuted`, `undecided` (with a `reason`) or `not asked`."""
+    """The outcome of a claim. `verdict`: `holds`, `refuted`, `undecided` (with a `reason`) or `not judged`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -55,7 +55,7 @@ class Verdict(BaseModel):
     random: bool = True
     expect: Outcome
     why: str | None
-    verdict: Literal["holds", "refuted", "undecided", "not asked"]
+    verdict: Literal["holds", "refuted", "undecided", "not judged"]
     reason: str | None = None
     seeds: int = 0
     """How many seeds the verdict rests on."""
@@ -72,12 +72,12 @@ class Verdict(BaseModel):
     @property
     def as_expected(self) -> bool:
         """Whether the verdict is the expected one; False also if the seeds decide too little to say."""
-        return self.verdict in (self.expect, NOT_ASKED)
+        return self.verdict in (self.expect, NOT_JUDGED)
 
     @property
     def expectation(self) -> str:
         """The relation of the verdict to the expected one, in words; empty for a claim that holds as expected."""
-        if self.verdict == NOT_ASKED or (self.verdict == self.expect == "holds"):
+        if self.verdict == NOT_JUDGED or (self.verdict == self.expect == "holds"):
             return ""
         if self.contradicted:
             return f"not as expected ({self.expect})"

@@ -18,7 +18,7 @@ import pyarrow as pa
 from qbed.base.errors import QbedError
 from qbed.campaign.axes import Value
 from qbed.campaign.until import STUDENT_95
-from qbed.claims.sql import Connection, checked, confined, foreseen, one_line, quoted, text
+from qbed.claims.sql import Connection, as_duckdb_errors, checked, confined, one_line, quoted, text
 from qbed.storage.axis_values import quantity_columns
 from qbed.storage.run_folder import RunFolder
 from qbed.telemetry import tables
@@ -55,7 +55,7 @@ def connect(run: Path, only: Mapping[str, Value] | None = None) -> Connection:
     conditions = [f"{quoted(axis)} = {text(value)}" for axis, value in (only or {}).items()]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"]}
-    numbers = [one.column for one in quantity_columns(axes.items())]
+    numbers = [quantity.column for quantity in quantity_columns(axes.items())]
     connection = _connect([*axes], files, spill=run, where=where, numbers=numbers)
     for view in identity.get("views", ()):
         try:
@@ -99,5 +99,5 @@ def _connect(
 
 def define(connection: Connection, name: str, sql: str) -> None:
     """Make a view; `duckdb.Error` if its SQL is wrong."""
-    with foreseen():
+    with as_duckdb_errors():
         connection.execute(f"CREATE VIEW {quoted(name)} AS {checked(sql)}")

@@ -30,10 +30,10 @@ def terminal(*, shell: bool = False) -> Terminal:
 
 @contextmanager
 def forward_terminal(execution: Execution, initial: Terminal) -> Iterator[None]:
-    """Forward keys and size changes to a program, and restore the terminal on exit. `initial`: the size it has."""
+    """Forward keys and size changes to a program, and restore the terminal on exit. `initial`: its current size."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
-    resized = signal.signal(signal.SIGWINCH, lambda *_: _unless_gone(lambda: execution.resize(terminal())))
+    resized = signal.signal(signal.SIGWINCH, lambda *_: _ignore_ended(lambda: execution.resize(terminal())))
     typing = threading.Thread(target=_type, args=(keyboard, execution), daemon=True)
     try:
         if (now := terminal(shell=initial.shell)) != initial:  # resized before the signal handler was set
@@ -49,11 +49,12 @@ def forward_terminal(execution: Execution, initial: Terminal) -> Iterator[None]:
 def _type(keyboard: int, execution: Execution) -> None:
     with suppress(OSError):
         while keys := os.read(keyboard, PIECE):
-            _unless_gone(lambda keys=keys: execution.send_input(keys))  # type: ignore[misc]
+            _ignore_ended(lambda keys=keys: execution.send_input(keys))  # type: ignore[misc]
     # The terminal is closed. A process that ignores SIGHUP (nohup) is ended only by this.
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _unless_gone(act: Callable[[], None]) -> None:
+def _ignore_ended(action: Callable[[], None]) -> None:
+    """Call `action`; ignore that the program has ended."""
     with suppress(OSError, SessionError):
-        act()
+        action()

@@ -64,14 +64,14 @@ def shell(
 
     What comes by a pipe is run line by line; the folder and exported variables stay from line to line.
     """
-    one = find_lab(lab)
+    running_lab = find_lab(lab)
     if keyboard.is_interactive():
-        raise typer.Exit(at_keyboard(one, node, [*_SHELL, node], shell=True))
+        raise typer.Exit(at_keyboard(running_lab, node, [*_SHELL, node], shell=True))
     mark, status = secrets.token_hex(4), 0
     for line in filter(str.strip, sys.stdin):
         if line.split()[:1] == ["exit"]:
             break
-        status = run_command(one, node, ["/bin/bash", "-c", _LINE, "bash", mark, line])
+        status = run_command(running_lab, node, ["/bin/bash", "-c", _LINE, "bash", mark, line])
     raise typer.Exit(status)
 
 
@@ -95,21 +95,21 @@ def capture(
     """
     if out is None and sys.stdout.isatty():
         raise typer.BadParameter("packets are for no terminal: expected --out FILE, or a pipe", param_hint="--out")
-    one = find_lab(lab)
-    node, interface = _interface(one, end)
-    with one.exec(node, [*_CAPTURE, interface, str(snaplen)], background=True) as execution:
+    running_lab = find_lab(lab)
+    node, interface = _interface(running_lab, end)
+    with running_lab.exec(node, [*_CAPTURE, interface, str(snaplen)], background=True) as execution:
         started = next(answer for answer in execution.events() if answer.get("event") == "started")
     file = Path(started["output"])
     try:
-        _begin(one, file)
+        _begin(running_lab, file)
         terminal.print_status(f"capturing at {end} ({interface} of {node}); Ctrl-C ends it")
         with out.open("wb") if out is not None else os.fdopen(os.dup(1), "wb") as stream:
-            _follow(one, file, stream)
+            _follow(running_lab, file, stream)
     except (KeyboardInterrupt, BrokenPipeError):
         pass
     finally:
         with suppress(SessionError):  # the lab has gone, or its job
-            one.end(started["id"])
+            running_lab.end(started["id"])
 
 
 def _interface(lab: Deployment, end: str) -> tuple[str, str]:

@@ -122,7 +122,7 @@ def _conclusion(event: Row) -> RunResult:
     from qbed.runs.executor import Totals
     from qbed.runs.experiment import RunResult
 
-    verdicts = [Verdict.model_validate(one) for one in event["verdicts"]]
+    verdicts = [Verdict.model_validate(verdict) for verdict in event["verdicts"]]
     totals, problems = Totals(**event["totals"]), event["problems"]
     return RunResult(totals, verdicts, Path(), event["wall_s"], problems, event["differences"])
 

@@ -50,13 +50,13 @@ def _deliver(what: str, follow: bool, influx: str | None, ndjson: Path | None) -
     from qbed.live.samples import find
     from qbed.storage.identity import IDENTITY
 
-    whole = True
+    complete = True
     for address in sinks(influx, ndjson):
         if (Path(what) / IDENTITY).exists():
             done = deliver(Path(what), address.make())
         else:
             done = deliver_lab(find(what), address.make(), follow=follow)
         terminal.print_status(done.describe())
-        whole = whole and not done.left
-    if not whole:
+        complete = complete and not done.left
+    if not complete:
         raise typer.Exit(1)

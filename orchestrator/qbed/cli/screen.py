@@ -137,7 +137,7 @@ def print_result(outcome: RunResult, console: Console) -> None:
 
     table = Table(box=None, pad_edge=False, show_header=False)
     for verdict in outcome.verdicts:
-        style = "bold red" if verdict.contradicted else "dim" if verdict.verdict == "not asked" else "bold"
+        style = "bold red" if verdict.contradicted else "dim" if verdict.verdict == "not judged" else "bold"
         expected = f", {verdict.expectation}" if verdict.expectation else ""
         table.add_row(
             Text(verdict.verdict + expected, style), verdict.name, terminal.shorten(describe_verdict(verdict))

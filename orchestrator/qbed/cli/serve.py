@@ -37,7 +37,7 @@ def serve(
         int | None, typer.Option(min=1, help="Concurrent cells of a campaign (default: number of cores).")
     ] = None,
     queue: Annotated[int, typer.Option(min=1, help="Maximum number of waiting campaigns.")] = 100,
-    kept: Annotated[int, typer.Option(min=1, help="Maximum number of campaigns whose results are kept.")] = 1_000,
+    retention: Annotated[int, typer.Option(min=1, help="Maximum number of campaigns whose results are kept.")] = 1_000,
     cell_timeout: Annotated[float, typer.Option(min=1, help="Maximum wall-clock seconds of a cell.")] = 3600.0,
     cell_space: CellSpace = "64 GB",
     query_timeout: Annotated[float, typer.Option(min=1, help="Seconds of wall clock for a client's SQL.")] = 30.0,
@@ -64,7 +64,7 @@ def serve(
     build_changed(terminal.print_status)
     settings = Settings(
         (folder or usual_folder()).resolve(), host, port, _token(token_file), tuple(name or ()), jobs, cores, queue,
-        kept, cell_timeout, parse_space(cell_space), allow_programs, allow_files, allow_containers,
+        retention, cell_timeout, parse_space(cell_space), allow_programs, allow_files, allow_containers,
         query_s=query_timeout,
     )  # fmt: skip
 

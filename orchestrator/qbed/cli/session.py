@@ -188,19 +188,19 @@ def down(
     if (lab is None) != every:
         raise typer.BadParameter("expected a lab or --all")
     wrong: list[str] = []
-    for one in _deployments() if lab is None else [find_lab(lab)]:
+    for running_lab in _deployments() if lab is None else [find_lab(lab)]:
         try:
-            one.stop()
+            running_lab.stop()
         except QbedError as error:  # what cannot be taken down does not keep the others up
-            wrong.append(f"{one.name}: {error}")
+            wrong.append(f"{running_lab.name}: {error}")
         else:
-            terminal.print_line(f"{one.name} is down")
+            terminal.print_line(f"{running_lab.name} is down")
     if wrong:
         raise SessionError("\n".join(wrong))
 
 
 def _deployments() -> list[Deployment]:
-    return [deployment for one in substrates() for deployment in one.deployments()]
+    return [deployment for substrate in substrates() for deployment in substrate.deployments()]
 
 
 def ps(
@@ -222,11 +222,22 @@ def ps(
         )
         return
     rows = [("LAB", "KEEPER", "TIME", "RUNS", "LOST", "LATE", "ON", "FILE")]
-    for one in _deployments():
-        status = one.status()
+    for deployment in _deployments():
+        status = deployment.status()
         lost = "-" if status.frames_lost is None else str(status.frames_lost)
         late = "-" if status.late_ns is None else f"{status.late_ns / 1e6:.3f} ms"
-        rows.append((one.name, status.keeper, _clock(status.time_ns), status.runs, lost, late, one.substrate, one.file))
+        rows.append(
+            (
+                deployment.name,
+                status.keeper,
+                _clock(status.time_ns),
+                status.runs,
+                lost,
+                late,
+                deployment.substrate,
+                deployment.file,
+            )
+        )
     _table(rows)
 
 

@@ -51,15 +51,15 @@ def gc(
     ] = None,
 ) -> None:
     """Remove the least recently used cells beyond the limit. Each run does so at its end."""
-    gone = _store().shrink(None if size is None else parse_space(size))
-    terminal.print_status(f"thrown away: {len(gone)} cells, {decimal(sum(cell.size_bytes for cell in gone))}")
+    removed = _store().shrink(None if size is None else parse_space(size))
+    terminal.print_status(f"thrown away: {len(removed)} cells, {decimal(sum(cell.size_bytes for cell in removed))}")
 
 
 @commands.command()
 def verify() -> None:
     """Check every file of every cell against its checksum, and remove damaged cells.
 
-    Exit status: 0, all is as it was written; 1, it is not.
+    Exit status: 0, all files are undamaged; 1, some are damaged.
     """
     damaged = 0
     for error in _store().verify():
@@ -68,4 +68,4 @@ def verify() -> None:
     if damaged:
         terminal.print_status(f"damaged files: {damaged}; their cells are thrown away")
         raise typer.Exit(1)
-    terminal.print_status("all is as it was written")
+    terminal.print_status("all files are undamaged")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed verify`: whether a run folder is what was written."""
+"""`qbed verify`: check a run folder against its checksums."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ def verify(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run fol
     if damaged:
         terminal.print_status(f"damaged files: {damaged}; {REMEDY}")
         raise typer.Exit(1)
-    terminal.print_status(f"{folder}: all is as it was written")
+    terminal.print_status(f"{folder}: all files are undamaged")

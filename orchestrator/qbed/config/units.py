@@ -132,9 +132,9 @@ def _format(value: int, units: list[tuple[str, int]]) -> str:
     """Format the value in the largest unit that needs at most three decimals, without rounding."""
     for name, factor in units:
         if value >= factor and (value * 1000) % factor == 0:
-            whole, rest = divmod(value, factor)
+            integer, rest = divmod(value, factor)
             decimals = f"{rest * 1000 // factor:03d}".rstrip("0")
-            return f"{whole}.{decimals} {name}" if decimals else f"{whole} {name}"
+            return f"{integer}.{decimals} {name}" if decimals else f"{integer} {name}"
     return f"{value} {units[-1][0]}"
 
 

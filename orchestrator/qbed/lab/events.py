@@ -16,7 +16,7 @@ from qbed.lab.settings import CongestionControl, QueueSettings
 _LARGEST_TRACE = 16 * MIB
 _BIN_NS = 100_000_000
 _PACKET_BITS = 1500 * 8
-_LEAST_BPS = 1000
+_MIN_BPS = 1000
 """The rate during an outage in a trace: a link needs a rate, and at this one nothing passes until the outage ends."""
 
 Rates = list[tuple[int, int]]
@@ -70,7 +70,7 @@ def _opportunities(lines: list[tuple[int, str]]) -> Rates:
     end_ns = (last + 1) * 1_000_000
     for index in range(max(packets) + 1):
         width_ns = min(_BIN_NS, end_ns - index * _BIN_NS)  # the trace ends in its last bin, and the rate stays
-        rate = max(packets.get(index, 0) * _PACKET_BITS * 1_000_000_000 // width_ns, _LEAST_BPS)
+        rate = max(packets.get(index, 0) * _PACKET_BITS * 1_000_000_000 // width_ns, _MIN_BPS)
         if not rates or rates[-1][1] != rate:
             rates.append((index * _BIN_NS, rate))
     return rates

@@ -24,27 +24,27 @@ Seconds = Annotated[Duration, _multiple(SECOND), between(SECOND, 65535 * SECOND,
 
 
 class FrrSettings(Strict):
-    """How FRR routes. Sessions that fail are noticed at once where the link itself goes down, or after `hold`."""
+    """Settings of FRR. A session fails immediately if its link goes down, otherwise after `hold`."""
 
     protocol: Literal["bgp", "ospf"] = "bgp"
     """`bgp`: eBGP on unnumbered links, private AS numbers by layer (RFC 7938); `ospf`: OSPFv2, one area."""
     keepalive: Seconds = SECOND
-    """Between BGP's keepalives, or OSPF's hellos; whole seconds."""
+    """Interval of BGP's keepalives or OSPF's hellos, in whole seconds."""
     hold: Annotated[Duration, _multiple(SECOND), between(3 * SECOND, 65535 * SECOND, format_duration)] = 3 * SECOND
-    """After how long without them a neighbour is given up."""
+    """Time without keepalives or hellos after which a session fails, in whole seconds."""
     retry: Seconds = SECOND
-    """Before BGP tries a session again that failed, or OSPF repeats what was not acknowledged; whole seconds."""
+    """Time before BGP reopens a failed session, or OSPF retransmits an unacknowledged advertisement; whole seconds."""
     advertisement_interval: Annotated[Duration, _multiple(SECOND), between(0, 600 * SECOND, format_duration)] = 0
-    """BGP: between advertisements of one prefix to a neighbour (MRAI); whole seconds."""
+    """BGP: minimum interval of advertisements of a prefix to a neighbour (MRAI), in whole seconds."""
     spf_delay: Annotated[Duration, _multiple(MILLISECOND), between(0, 600 * SECOND, format_duration)] = 10 * MILLISECOND
-    """OSPF: before shortest paths are computed after a first change; whole milliseconds. Later ones wait up to ten
-    times as long.
+    """OSPF: delay of the computation of shortest paths after a first change, in whole milliseconds. After further
+    changes it is up to ten times as long.
     """
     lsa_interval: Annotated[Duration, _multiple(MILLISECOND), between(0, 5 * SECOND, format_duration)] = (
         50 * MILLISECOND
     )
-    """OSPF: the least time between two versions of one advertisement; RFC 2328 has 5 s."""
+    """OSPF: minimum interval of two versions of an advertisement (5 s in RFC 2328), in whole milliseconds."""
     maximum_paths: int = Field(default=64, ge=1, le=64)
-    """The most next hops of a route (ECMP)."""
+    """Maximum number of next hops of a route (ECMP)."""
     settle: Annotated[Duration, between(2 * SECOND, LARGEST, format_duration)] = 10 * SECOND
-    """How long before its epoch the lab starts FRR. Routes that are missing 1 s before the epoch end the lab."""
+    """Time before the epoch at which FRR starts. The lab fails if a route is missing 1 s before the epoch."""

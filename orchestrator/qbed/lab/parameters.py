@@ -33,7 +33,7 @@ def parameter(name: str) -> str:
 def in_bounds(values: dict[str, int]) -> dict[str, int]:
     """Parameters as they are. ValueError for a value that one does not take."""
     for name, value in values.items():
-        least, largest = PARAMETERS[name]
-        if not least <= value <= largest:
-            raise ValueError(f"`{name}`: expected {least} to {largest}, got `{value}`")
+        smallest, largest = PARAMETERS[name]
+        if not smallest <= value <= largest:
+            raise ValueError(f"`{name}`: expected {smallest} to {largest}, got `{value}`")
     return values

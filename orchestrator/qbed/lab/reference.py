@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated documentation: the lab file's JSON Schema and its reference page, both off the model and scheme.yml."""
+"""Generated documentation: the lab file's JSON Schema and reference page, from the model and scheme.yml."""
 
 import copy
 import inspect
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from qbed.base.json_files import Schema
-from qbed.config.units import DURATIONS, PACKETS, RATES, SIZES, pattern
+from qbed.config.units import DURATIONS, PACKETS, RATES, SIZES, format_duration, format_size, pattern
 from qbed.lab.model import Lab
 from qbed.lab.topology import generators
 from qbed.schemes.declaration import Controller, Scheme, controllers, plain_schemes, registry
@@ -83,12 +83,16 @@ def _schema() -> Schema:
 
 
 def _parameters(declared: Declared) -> list[str]:
-    return sorted({parameter.name for one in declared.values() for parameter in one.parameters})
+    return sorted({parameter.name for declaration in declared.values() for parameter in declaration.parameters})
 
 
 def _parameter_schema(name: str, declared: Declared) -> Schema:
     """Return the schema of a parameter that one or more schemes or controllers have."""
-    found = [(one.name, one.by_name[name]) for one in declared.values() if name in one.by_name]
+    found = [
+        (declaration.name, declaration.by_name[name])
+        for declaration in declared.values()
+        if name in declaration.by_name
+    ]
     types = [_value_schema(parameter) for _, parameter in found]
     distinct = [entry for i, entry in enumerate(types) if entry not in types[:i]]
     description = " ".join(f"{owner}: {parameter.help}" for owner, parameter in found)
@@ -117,9 +121,23 @@ def plain(schema: Schema, *, nulls: bool = False) -> Schema:
     if isinstance(result.get("anyOf"), list) and not (nulls and "default" not in result):
         kinds = [kind for kind in result.pop("anyOf") if kind != {"type": "null"}]
         result = {**kinds[0], **result} if len(kinds) == 1 else {"anyOf": kinds, **result}
-    if "default" in result and result["default"] is None:
+    if "default" in result and (default := _in_units(result)) is None:
         del result["default"]
+    elif "default" in result:
+        result["default"] = default
     return result
+
+
+def _in_units(inner: Schema) -> object:
+    """The default of a field in the notation of the file: `1 s` instead of nanoseconds."""
+    default, examples = inner["default"], inner.get("examples") or [""]
+    if isinstance(default, dict) and any(default.values()):
+        given = {name: value for name, value in default.items() if value is not None}
+        return given.get("fixed") if given.keys() == {"fixed"} else given
+    if isinstance(default, int) and not isinstance(default, bool):
+        unit = str(examples[0]).partition(" ")[2]
+        return format_duration(default) if unit in DURATIONS else format_size(default) if unit in SIZES else default
+    return default
 
 
 def _plain(value: object, nulls: bool) -> object:
@@ -135,15 +153,15 @@ def page() -> str:
     return "\n".join([_INTRODUCTION, *sections(_schema(), "The lab"), *schemes, *rates])
 
 
-def sections(root: Schema, whole: str, level: int = 2) -> Iterator[str]:
-    """One table for a file and one for each part of it, in the order of their first use, off its JSON Schema.
+def sections(root: Schema, title: str, level: int = 2) -> Iterator[str]:
+    """A table for the file and one for each part of it, in the order of their first use, from its JSON Schema.
 
     Alternatives at one place have their name beside the place. `level`: that of the headings.
     """
     titles: dict[str, str] = {}
     _collect(root, root, "", titles)
     shared = {place for place, count in Counter(titles.values()).items() if count > 1}
-    yield _table(f"{'#' * level} {whole}", root)
+    yield _table(f"{'#' * level} {title}", root)
     for name, place in titles.items():
         alternative = f": {name}" if place in shared else ""
         yield _table(f"{'#' * level} `{place}`{alternative}", root["$defs"][name], place)

@@ -26,7 +26,7 @@ from qbed.lab.distributions import Sizes, SizesOrSize, Times, TimesOrTime
 from qbed.lab.settings import CongestionControl, OnOff
 
 _LARGEST_REPLAY = 64 * MIB
-_WHOLE = re.compile("[0-9]{1,19}")
+_INTEGER = re.compile("[0-9]{1,19}")
 
 
 def _names(value: object) -> list[str]:
@@ -275,15 +275,15 @@ def _read_flows(name: str, info: ValidationInfo) -> str | list[Replayed]:
 
 def _replayed(name: str, number: int, columns: list[str], line: str) -> Replayed:
     values = line.split(",")
-    here = f"`{name}`, line {number}"
+    location = f"`{name}`, line {number}"
     if len(values) != len(columns):
-        raise ValueError(f"{here}: expected {len(columns)} values, got `{line[:80]}`")
+        raise ValueError(f"{location}: expected {len(columns)} values, got `{line[:80]}`")
     row = dict(zip(columns, values, strict=True))
-    for column, least in (("start_ns", 0), ("size_bytes", 1)):
+    for column, smallest in (("start_ns", 0), ("size_bytes", 1)):
         text = row[column]
-        if not _WHOLE.fullmatch(text) or not least <= int(text) <= LARGEST:
-            wanted = f"expected a whole number from {least} to {LARGEST}"
-            raise ValueError(f"{here}: `{column}`: {wanted}, got `{text[:80]}`")
+        if not _INTEGER.fullmatch(text) or not smallest <= int(text) <= LARGEST:
+            wanted = f"expected a whole number from {smallest} to {LARGEST}"
+            raise ValueError(f"{location}: `{column}`: {wanted}, got `{text[:80]}`")
     return Replayed(int(row["start_ns"]), row["src"], row["dst"], int(row["size_bytes"]))
 
 
@@ -309,9 +309,11 @@ HEADER_BYTES = 16
 
 
 def _with_header(sizes: Sizes) -> Sizes:
-    least = sizes.fixed if sizes.fixed is not None else sizes.uniform[0] if sizes.uniform is not None else HEADER_BYTES
-    if least < HEADER_BYTES:
-        raise ValueError(f"expected at least {HEADER_BYTES} B, which its header takes, got {format_size(least)}")
+    smallest = (
+        sizes.fixed if sizes.fixed is not None else sizes.uniform[0] if sizes.uniform is not None else HEADER_BYTES
+    )
+    if smallest < HEADER_BYTES:
+        raise ValueError(f"expected at least {HEADER_BYTES} B, which its header takes, got {format_size(smallest)}")
     return sizes
 
 
@@ -360,7 +362,7 @@ class Requests(_Closed):
     """Concurrent exchanges of each client (or pair), each on separate connections."""
 
     @model_validator(mode="after")
-    def _whole(self) -> "Requests":
+    def _check_hosts(self) -> "Requests":
         if (self.pairs is None) == (self.clients is None and self.servers is None):
             raise ValueError("expected `pairs`, or `clients` and `servers`")
         if self.pairs is None and (self.clients is None or self.servers is None):

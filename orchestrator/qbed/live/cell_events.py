@@ -76,9 +76,9 @@ def _links(queues: list[Row], nodes: list[str]) -> Iterator[Row]:
             continue
         ends = (at[a], at[peer])
         if others := waiting.get(ends[::-1]):
-            other = others.pop(0)
-            rate = min(row["rate_bps"] or 1, queues[other]["rate_bps"] or 1)
-            yield {"a": ends[1], "b": ends[0], "queues": [other, index], "rate_bps": rate}
+            reverse = others.pop(0)
+            rate = min(row["rate_bps"] or 1, queues[reverse]["rate_bps"] or 1)
+            yield {"a": ends[1], "b": ends[0], "queues": [reverse, index], "rate_bps": rate}
         else:
             waiting.setdefault(ends, []).append(index)
 
@@ -109,12 +109,12 @@ class CellTail:
         if self._cell is None:
             self._cell = self._newest()
             return [] if self._cell is None else [("cell", self._cell.viewer.description)]
-        gone = self._cell.gone  # before its files are read: they are whole then
+        ended = self._cell.gone  # before its files are read: they are whole then
         try:
             events = list(self._cell.new())
         except (QbedError, ValueError, ArithmeticError):  # a guest that was killed in the middle of a record
-            events, gone = [], True
-        if gone and not events:
+            events, ended = [], True
+        if ended and not events:
             number = self._cell.number
             self.close()
             return [("cell-end", {"cell": number})]
@@ -223,9 +223,9 @@ def _batches(run: Path, cell: int, table: str, names: tuple[str, ...]) -> Iterat
             if not {*names} <= {*file.schema_arrow.names}:
                 raise StoreError(f"{merged} has other columns than this qbed's")
             for batch in file.iter_batches(BATCH_ROWS, _groups(file, cell), ["cell", *names], use_threads=False):
-                mine = batch.filter(pc.equal(batch["cell"], cell))
-                if mine.num_rows:
-                    yield mine.select(names)
+                rows = batch.filter(pc.equal(batch["cell"], cell))
+                if rows.num_rows:
+                    yield rows.select(names)
 
 
 def _groups(file: Any, cell: int) -> list[int]:

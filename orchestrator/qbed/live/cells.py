@@ -100,11 +100,11 @@ class Cells:
         """All points of a cell that has ended, but for the rows that were seen already. `DamagedError`."""
         origin = replace(self._origin, cell=cell)
         row = read_cell_record(folder, cell)
-        queues, flows = (_whole(folder / f"{name}.arrow", cell) for name in ("queues", "flows"))
+        queues, flows = (_complete_table(folder / f"{name}.arrow", cell) for name in ("queues", "flows"))
         if queues is not None and self.fits(cell, len(queues)):
             names = queues_of(queues)
             for table in SAMPLED:
-                yield from self._rest(folder / f"{table}.arrow", origin, names, seen.get(table, 0))
+                yield from self._remaining(folder / f"{table}.arrow", origin, names, seen.get(table, 0))
         else:
             names = []
         last = [*(total_points(queues, origin) if names else ()), result_points(row, flows, queues, self._axes, origin)]
@@ -112,7 +112,7 @@ class Cells:
             yield Piece(points, cell, TOTALS, index)
 
     @staticmethod
-    def _rest(file: Path, origin: Origin, queues: list[Queue], seen: int) -> Iterator[Piece]:
+    def _remaining(file: Path, origin: Origin, queues: list[Queue], seen: int) -> Iterator[Piece]:
         at = 0
         for table in read_cell(file, origin.cell):
             yield from _pieces(file.stem, table, at, seen, origin, queues)
@@ -158,7 +158,7 @@ def _pieces(name: str, table: Any, at: int, seen: int, origin: Origin, queues: l
         yield Piece(points, origin.cell, name, at + begin + rows.num_rows)
 
 
-def _whole(file: Path, cell: int) -> Any:
+def _complete_table(file: Path, cell: int) -> Any:
     with suppress(pa.ArrowInvalid):
         if found := list(read_cell(file, cell)):
             return pa.concat_tables(found).combine_chunks()

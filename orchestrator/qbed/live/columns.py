@@ -79,10 +79,10 @@ def _still(records: Mapping[str, Array], width_ns: int) -> dict[str, Array]:
         return count
 
     ns = (ended((column + 1) * width_ns) - ended(column * width_ns)) * step[of]
-    some = ns > 0
+    timed = ns > 0
     found = {"queue": records["queue"][of], "bin": column, "interval_ns": ns, "byte_ns": ns * level[of]}
     found |= {"min_bytes": level[of], "max_bytes": level[of]}
-    return {name: values[some] for name, values in found.items()}
+    return {name: values[timed] for name, values in found.items()}
 
 
 def _folded(rows: Mapping[str, Array], sums: Mapping[str, Array]) -> Columns:
@@ -105,7 +105,7 @@ def _folded(rows: Mapping[str, Array], sums: Mapping[str, Array]) -> Columns:
     def total(values: Array) -> Array:
         return np.bincount(places[: len(values)], values, size)[used]
 
-    def whole(values: Array) -> list[int]:
+    def totals(values: Array) -> list[int]:
         with np.errstate(invalid="ignore"):  # a guest can write any number
             return list(total(values).astype(np.int64).tolist())
 
@@ -122,7 +122,7 @@ def _folded(rows: Mapping[str, Array], sums: Mapping[str, Array]) -> Columns:
         "min": extreme(np.minimum, rows["min_bytes"], _MAX).tolist(),
         "mean": (total(rows["byte_ns"]) / ns).round(1).tolist(),
         "max": extreme(np.maximum, rows["max_bytes"], _MIN).tolist(),
-        **{name: whole(values) for name, values in sums.items()},
+        **{name: totals(values) for name, values in sums.items()},
     }
 
 

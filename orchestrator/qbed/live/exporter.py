@@ -108,12 +108,12 @@ class RetryingSink:
         self._taken = 0.0
         self._limited: float | None = None
 
-    def give(self, points: Points) -> int:
+    def send(self, points: Points) -> int:
         """Send points, as the same bytes at each try; returns the sink's size. `SinkTimeoutError`."""
         body, wait_s = self.sink.encode(points), FIRST_WAIT_S
         while True:
             try:
-                size = self.sink.give(body)
+                size = self.sink.write(body)
             except NotTakenError as error:
                 self.why = str(error)
                 self._wait(max(wait_s * random.uniform(0.5, 1.0), error.wait_s))
@@ -194,7 +194,7 @@ class Exporter:
         return {table: rows for (number, table), rows in self._log.rows.items() if number == cell}
 
     def _send(self, piece: Piece) -> None:
-        size = self._sender.give(piece.points) if len(piece.points) else self._log.size
+        size = self._sender.send(piece.points) if len(piece.points) else self._log.size
         entry = {"cell": piece.cell, "table": piece.table, "rows": piece.rows}
         self._log.record(entry, len(piece.points), size)
 
@@ -210,7 +210,7 @@ class Exporter:
             return False
         verdicts = json.loads(content)
         points = claim_points(verdicts, self._origin) if verdicts else None
-        size = self._sender.give(points) if points is not None else self._log.size
+        size = self._sender.send(points) if points is not None else self._log.size
         self._log.record({"claims": digest}, len(verdicts), size)
         return True
 
@@ -223,7 +223,7 @@ class Exporter:
         numbers = {"cells_running": running, "cells_ended": ended, "cells_waiting": waiting, **_machine(self._run)}
         self._machine.append(machine_points(numbers, socket.gethostname(), self._origin, time.time_ns()))
         while self._machine:
-            self._sender.give(self._machine[0])
+            self._sender.send(self._machine[0])
             self._machine.popleft()
 
     def delivery(self) -> Delivery:
@@ -275,8 +275,8 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
     try:
         while True:
             last = not follow or not alive()
-            for piece in (piece for one in streams for piece in one.new({})):
-                sender.give(piece.points)
+            for piece in (piece for stream in streams for piece in stream.new({})):
+                sender.send(piece.points)
                 given += len(piece.points)
             if last:
                 break
@@ -284,8 +284,8 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
     except SinkTimeoutError:
         left = 1
     finally:
-        for one in streams:
-            one.close()
+        for stream in streams:
+            stream.close()
     return Delivery(sink.name, given, left, 0, sender.why)
 
 

@@ -123,10 +123,12 @@ def schemes() -> Dashboard:
     panels: list[Panel | Text] = [
         Text("A table for each scheme; it is empty where no queue of the run has it.", high=2)
     ]
-    for scheme in sorted(registry().values(), key=lambda one: one.name):
+    for scheme in sorted(registry().values(), key=lambda scheme: scheme.name):
         if scheme.statistics:
-            means = "\n".join(f"- `{one.name}` ({one.unit}): {one.help}" for one in scheme.statistics)
-            columns = ", ".join(f'last("{one.name}") AS "{one.name}"' for one in scheme.statistics)
+            means = "\n".join(
+                f"- `{statistic.name}` ({statistic.unit}): {statistic.help}" for statistic in scheme.statistics
+            )
+            columns = ", ".join(f'last("{statistic.name}") AS "{statistic.name}"' for statistic in scheme.statistics)
             query = (
                 f'SELECT {columns} FROM "statistic" WHERE "scheme" = \'{scheme.name}\' AND {chosen(*names)}'
                 ' GROUP BY "node", "queue"'
@@ -170,7 +172,10 @@ def machine() -> Dashboard:
 def texts() -> dict[str, str]:
     """The files, by name."""
     made = {"live": live(), "campaign": campaign(), "schemes": schemes(), "machine": machine()}
-    return {f"{name}.json": json.dumps(one.json(), indent=1, ensure_ascii=False) + "\n" for name, one in made.items()}
+    return {
+        f"{name}.json": json.dumps(dashboard.json(), indent=1, ensure_ascii=False) + "\n"
+        for name, dashboard in made.items()
+    }
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a dashboard, as Grafana's JSON has them (12.1, dashboards of schema version 41): whatever that requires
-of an object, and of the rest what is not the default.
+"""Parts of a dashboard in Grafana's JSON (12.1, schema version 41): required fields, and others that differ from their
+defaults.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ Json = dict[str, Any]
 SOURCE = {"type": "influxdb", "uid": "qbed"}
 WIDTH = 24
 FINEST = "10ms"
-"""Stretched: 10 us of a lab. No group of samples is finer than that."""
+"""Minimum interval of grouped samples, in stretched time: 10 us of lab time."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A choice at the top: the values of a tag, among those points that fit the choices before it."""
+    """A drop-down of a dashboard: the values of a tag in the points that match the preceding variables."""
 
     name: str
     measurement: str
@@ -27,9 +27,9 @@ class Variable:
 
     def json(self, before: Sequence[Variable]) -> Json:
         query = f'SHOW TAG VALUES FROM "{self.measurement}" WITH KEY = "{self.name}"'
-        tied = [one for one in before if one.measurement == self.measurement]
-        if tied:
-            query += f" WHERE {chosen(*(one.name for one in tied))}"
+        preceding = [variable for variable in before if variable.measurement == self.measurement]
+        if preceding:
+            query += f" WHERE {chosen(*(variable.name for variable in preceding))}"
         return {
             "name": self.name, "label": self.name, "type": "query", "datasource": SOURCE, "query": query,
             "refresh": 2, "sort": 3, "multi": self.several, "includeAll": self.several,
@@ -58,7 +58,7 @@ _CUSTOM: dict[str, Json] = {
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel with its InfluxQL queries, by the names that their series have. `wide`: of 24."""
+    """A panel with InfluxQL queries by the names of their series. `wide` and `high` are in grid units; a row has 24."""
 
     title: str
     help: str
@@ -87,7 +87,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Text:
-    """A panel of words."""
+    """A panel with text."""
 
     markdown: str
     wide: int = WIDTH
@@ -103,7 +103,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A dashboard: `span` is the range that it opens with, `refresh` how often it asks."""
+    """A dashboard. `span`: initial time range; `refresh`: interval of queries."""
 
     uid: str
     title: str
@@ -119,7 +119,7 @@ class Dashboard:
                 x, y, row = 0, y + row, 0
             panels.append(panel.json(number, x, y))
             x, row = x + panel.wide, max(row, panel.high)
-        variables = [one.json(self.variables[:index]) for index, one in enumerate(self.variables)]
+        variables = [variable.json(self.variables[:index]) for index, variable in enumerate(self.variables)]
         return {
             "uid": self.uid, "title": self.title, "tags": ["qbed"], "schemaVersion": 41, "version": 1,
             "editable": True, "graphTooltip": 1, "timezone": "utc", "refresh": self.refresh,
@@ -134,9 +134,9 @@ _LINK: Json = {
     "type": "dashboards", "title": "qbed", "tags": ["qbed"], "asDropdown": True, "icon": "external link",
     "tooltip": "the other dashboards, of the same run", "includeVars": True, "keepTime": False, "targetBlank": False,
 }  # fmt: skip
-"""The time is not taken along: samples are of the year 2000, the rest is of now."""
+"""Without the time range: samples have times in the year 2000, other points the current time."""
 
 
 def chosen(*variables: str) -> str:
-    """The condition that selects the chosen values of variables."""
+    """SQL condition that selects the current values of variables."""
     return " AND ".join(f'"{name}" =~ /^${{{name}:regex}}$/' for name in variables)

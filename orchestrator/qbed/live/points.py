@@ -117,10 +117,10 @@ def total_points(table: pa.Table, origin: Origin) -> Iterator[Points]:
     fields["use_percent"] = pa.array([_use(row) for row in rows], pa.float64())
     yield _at_once("total", tags, fields, origin)
     statistics = [dict(row["xstats"] or ()) for row in rows]
-    for names in sorted({tuple(one) for one in statistics if one}):
-        mine = [index for index, one in enumerate(statistics) if tuple(one) == names]
-        columns = {name: pa.array([statistics[index][name] for index in mine], pa.float64()) for name in names}
-        yield _at_once("statistic", [tags[index] for index in mine], columns, origin)
+    for names in sorted({tuple(statistic_names) for statistic_names in statistics if statistic_names}):
+        indices = [index for index, values in enumerate(statistics) if tuple(values) == names]
+        columns = {name: pa.array([statistics[index][name] for index in indices], pa.float64()) for name in names}
+        yield _at_once("statistic", [tags[index] for index in indices], columns, origin)
 
 
 def result_points(row: Row, flows: pa.Table, totals: pa.Table, axes: list[str], origin: Origin) -> Points:
@@ -138,10 +138,10 @@ def result_points(row: Row, flows: pa.Table, totals: pa.Table, axes: list[str], 
         **(_of_flows(flows) if flows is not None else {}),
     }
     if totals is not None:
-        used = [use for one in totals.to_pylist() if (use := _use(one)) is not None]
+        used = [use for total in totals.to_pylist() if (use := _use(total)) is not None]
         numbers["use_percent"] = max(used, default=None)
-    whole = ("complete", "flows", "flows_complete", "flows_failed", "retransmits", "timeouts")
-    kinds = {name: pa.int64() if name in whole or name.endswith("_packets") else pa.float64() for name in numbers}
+    integers = ("complete", "flows", "flows_complete", "flows_failed", "retransmits", "timeouts")
+    kinds = {name: pa.int64() if name in integers or name.endswith("_packets") else pa.float64() for name in numbers}
     fields = {name: pa.array([value] * len(axes), kinds[name]) for name, value in numbers.items()}
     tags = [origin.tags | {"axis": axis, "value": str(row.get(axis))} for axis in axes]
     return _at_once("result", tags, fields, origin)

@@ -47,7 +47,7 @@ class Running:
 
 def find(what: str) -> Running:
     """A lab that is up, by its name; or a run folder: its newest cell that runs, or the last one that was kept."""
-    lab = next((lab for one in substrates() if (lab := one.find(what))), None) if "/" not in what else None
+    lab = next((lab for substrate in substrates() if (lab := substrate.find(what))), None) if "/" not in what else None
     if lab is not None:
         return Running(lab.folder, lab.samples, lab.is_up)
     cells = Path(what) / "cells"

@@ -15,7 +15,7 @@ from qbed.config.source import Source, parse, read_whole
 from qbed.lab.topology import NAME
 from qbed.network.load import lab_from_source
 
-FILL_IN = "# fill in: Containerlab does not say"
+FILL_IN = "# fill in: not in the topology"
 
 
 @dataclass
@@ -108,7 +108,7 @@ def _lab(path: Path, source: Source, found: _Found) -> str:
     given = source.values.get("name") if isinstance(source.values, dict) else None
     name = re.sub(r"[^a-z0-9-]+", "-", str(path.name.split(".")[0] if given is None else given).lower()).strip("-")
     file = " ".join(path.name.split())
-    lines = [f"# Imported by qbed from {file}. What is marked `fill in` is a guess: a topology does not say it."]
+    lines = [f"# Imported by qbed from {file}. Values marked `fill in` are guesses: the topology does not have them."]
     lines += [f"# Left out: {' '.join(text.split())}" for text in found.left_out]
     lines += [f"name: {name}", "topology:", "  explicit:", "    nodes:"]
     lines += [f"      {node}: {kind}" for node, kind in found.nodes.items()]

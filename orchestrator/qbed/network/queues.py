@@ -196,7 +196,7 @@ class Specs:
             try:
                 values |= scheme.preset(name)
             except ValueError as error:
-                owners = ", ".join(f"`{one.name}`" for one in registry().values() if name in one.presets)
+                owners = ", ".join(f"`{scheme.name}`" for scheme in registry().values() if name in scheme.presets)
                 hint = f": it is of {owners}; where schemes are an axis, its alternatives set scheme and preset"
                 self.problems.error(path, f"{error}{hint if owners else ''}")
                 complete = False

@@ -38,7 +38,7 @@ from qbed.p4.switch_program import (
 from qbed.p4.user_entries import EntryReader, UserEntries
 from qbed.schemes.declaration import default_scheme
 
-LEAST_BEHIND_BURSTS = 1000
+MIN_BEHIND_BURSTS = 1000
 """Minimum queue, in packets, of a host that sends bursts: a burst of 64 KB has about 45 segments."""
 HOST_BUFFER = Amount(1000, "packets")
 
@@ -275,7 +275,9 @@ class ResolvedLab:
         """
         settings, ports = self._switch_settings
         given = [settings[switch], *(ports[end] for end in ends if end in ports)]
-        places = [one[name][1] for one in given for name in (error.parameter, "program", "kind") if name in one]
+        places = [
+            settings[name][1] for settings in given for name in (error.parameter, "program", "kind") if name in settings
+        ]
         self.problems.error(next(iter(places), ("switches",)), f"`{error.parameter}`: {error}")
 
     def _switch_ports(self, path: FieldPath, key: str) -> list[LinkEnd]:
@@ -374,11 +376,11 @@ class ResolvedLab:
             queue: Layer = settings["queue"]
             scheme, _ = queue.get("scheme", (None, ()))
             size, path = queue.get("buffer", (HOST_BUFFER, ("hosts",)))
-            long = isinstance(size, Amount) and size.unit == "packets" and size.value >= LEAST_BEHIND_BURSTS
+            long = isinstance(size, Amount) and size.unit == "packets" and size.value >= MIN_BEHIND_BURSTS
             if settings.get("offload") == "tso" and not (scheme == default_scheme() and long):
                 _, at = queue.get("qdisc", queue.get("scheme", (None, path)))
                 at = path if scheme == default_scheme() else at
-                expected = f"expected {default_scheme()} of at least {LEAST_BEHIND_BURSTS} packets"
+                expected = f"expected {default_scheme()} of at least {MIN_BEHIND_BURSTS} packets"
                 text = f"{name} has `offload: tso`: {expected}"
                 self.problems.error(at, text)
 

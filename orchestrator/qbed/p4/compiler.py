@@ -65,10 +65,10 @@ def version_of(compiler: str) -> str:
     return found[0] if found else output.strip()
 
 
-def compile_program(compiler: str, program: Path, shared: Path, *, strict: bool) -> str:
+def compile_program(compiler: str, program: Path, shared: Path, *, warnings_are_errors: bool) -> str:
     """Compile a program into the files beside it; returns the compiler's warnings. `CompileError`, OSError.
 
-    `strict`: warnings are errors. Positions in source files are left out: they change with every comment.
+    Positions in source files are left out: they change with every comment.
     """
     with tempfile.TemporaryDirectory() as folder:
         new = compiled_files(Path(folder) / program.name)
@@ -76,7 +76,7 @@ def compile_program(compiler: str, program: Path, shared: Path, *, strict: bool)
             compiler, "--p4v", "16", "--Wdisable=unused", "--Wdisable=removed", "-I", str(shared),
             "-o", str(new[0]), "--p4runtime-files", str(new[1]), str(program),
         ])  # fmt: skip
-        if status or (output and strict):
+        if status or (output and warnings_are_errors):
             raise CompileError(output)
         try:
             form = _without_positions(json.loads(new[0].read_text()))
@@ -106,7 +106,7 @@ def _output(command: list[str]) -> tuple[int, str]:
 
 def _without_positions(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_positions(one) for key, one in value.items() if key != "source_info"}
+        return {key: _without_positions(item) for key, item in value.items() if key != "source_info"}
     if isinstance(value, list):
-        return [_without_positions(one) for one in value]
+        return [_without_positions(item) for item in value]
     return value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P4Info as p4c writes it (`--p4runtime-files`, protobuf's text format): what a program's tables and registers are."""
+"""Tables and registers of a program, from p4c's P4Info (`--p4runtime-files`, protobuf's text format)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PRIORITIES = frozenset({"TERNARY", "RANGE", "OPTIONAL"})
 
 
 class InfoError(ValueError):
-    """Text that is no P4Info."""
+    """The text is not P4Info."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class MatchField:
 
 @dataclass(frozen=True)
 class Action:
-    """An action as a table has it."""
+    """An action of a table."""
 
     name: str
     alias: str
     params: Mapping[str, int]
-    """Their widths."""
+    """Widths of the parameters in bits, by name."""
     scope: str
     """TABLE_AND_DEFAULT, TABLE_ONLY or DEFAULT_ONLY."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table."""
+    """A match-action table."""
 
     name: str
     alias: str
@@ -57,31 +57,31 @@ class Table:
     size: int
     constant: bool
     initial_entries: bool
-    """Whether the program has entries that may be changed."""
+    """Whether the program defines entries that can be modified."""
     constant_default: bool
     profile: bool
 
     @property
     def has_priorities(self) -> bool:
-        """Whether several entries may fit a packet."""
+        """Whether several entries can match a packet."""
         return any(match.kind in _PRIORITIES for match in self.matches.values())
 
 
 @dataclass(frozen=True)
 class Register:
-    """An array of registers; 0 bits: of something else than a number."""
+    """An array of registers. `width` is 0 if the values are not numbers."""
 
     name: str
     alias: str
     size: int
     width: int
     new_type: bool
-    """Whether it is of a `type`: P4Info has its width elsewhere, or that of its translation."""
+    """Whether the values have a P4 `type`, whose width P4Info gives elsewhere or as the width of its translation."""
 
 
 @dataclass(frozen=True)
 class Widths:
-    """Widths of a program's values in bits. P4Info has those of what it translates them to."""
+    """Widths of a program's values in bits. P4Info has the widths of translated values instead."""
 
     keys: Mapping[tuple[str, str], int]
     """By table and key field."""
@@ -97,28 +97,29 @@ class P4Info:
     tables: tuple[Table, ...]
     registers: tuple[Register, ...]
     text: str
-    """As p4c writes it."""
+    """Output of p4c."""
 
     def with_widths(self, program: Widths) -> P4Info:
-        """Return the same objects with the program's widths."""
+        """Replace the widths by the program's widths."""
 
-        def match(table: Table, one: MatchField) -> MatchField:
-            return replace(one, width=program.keys.get((table.name, one.name), one.width))
+        def match(table: Table, field: MatchField) -> MatchField:
+            return replace(field, width=program.keys.get((table.name, field.name), field.width))
 
-        def action(one: Action) -> Action:
-            params = {name: program.params.get((one.name, name), width) for name, width in one.params.items()}
-            return replace(one, params=params)
+        def with_param_widths(action: Action) -> Action:
+            params = {name: program.params.get((action.name, name), width) for name, width in action.params.items()}
+            return replace(action, params=params)
 
         tables = tuple(
             replace(
                 table,
-                matches={name: match(table, one) for name, one in table.matches.items()},
-                actions=tuple(map(action, table.actions)),
+                matches={name: match(table, field) for name, field in table.matches.items()},
+                actions=tuple(map(with_param_widths, table.actions)),
             )
             for table in self.tables
         )
         registers = tuple(
-            replace(one, width=program.registers.get(one.name, 0)) if one.new_type else one for one in self.registers
+            replace(register, width=program.registers.get(register.name, 0)) if register.new_type else register
+            for register in self.registers
         )
         return replace(self, tables=tables, registers=registers)
 
@@ -129,9 +130,9 @@ def p4info(text: str) -> P4Info:
 
     try:
         message = text_format.Parse(text, _messages().P4Info(), allow_unknown_field=True)
-        actions = {one.preamble.id: one for one in message.actions}
-        tables = tuple(_table(one, actions) for one in message.tables)
-        registers = tuple(_register(one) for one in message.registers)
+        actions = {action.preamble.id: action for action in message.actions}
+        tables = tuple(_table(table, actions) for table in message.tables)
+        registers = tuple(_register(register) for register in message.registers)
     except (text_format.ParseError, LookupError, ValueError, RecursionError):
         raise InfoError("it is not P4Info in protobuf's text format") from None
     return P4Info(tables, registers, text)
@@ -139,9 +140,7 @@ def p4info(text: str) -> P4Info:
 
 @cache
 def _messages() -> ModuleType:
-    """The module of P4Info's messages in finsy. It is loaded by its path: `import finsy` imports gRPC, too, which takes
-    half a second.
-    """
+    """The module of P4Info's messages in finsy, loaded by path: `import finsy` imports gRPC (half a second)."""
     found = find_spec("finsy")
     assert found is not None and found.origin is not None
     package = ModuleType(_MESSAGES)
@@ -175,14 +174,14 @@ def _table(message: p4i.Table, actions: Mapping[int, p4i.Action]) -> Table:
 
 
 def _match_field(message: p4i.MatchField) -> MatchField:
-    """A width is 0 for a `bit<0>`, an `error`, or a type that is translated to a string."""
+    """Convert a field. The width is 0 for a `bit<0>`, an `error`, or a type that is translated to a string."""
     if not message.match_type:
         raise ValueError("a match kind of another architecture")
     return MatchField(_required(message.name), message.bitwidth, message.MatchType.Name(message.match_type))
 
 
 def _action(message: p4i.Action, ref: p4i.ActionRef) -> Action:
-    params = {_required(one.name): one.bitwidth for one in message.params}
+    params = {_required(param.name): param.bitwidth for param in message.params}
     return Action(*_names(message.preamble), params, ref.Scope.Name(ref.scope))
 
 

@@ -87,7 +87,7 @@ def _statuses(files: Iterable[Path]) -> dict[Path, Status | None]:
 def compile_and_lock(found: str, program: Path) -> str:
     """Compile a program and write its lock; returns the compiler's warnings. `StaleError` has its errors."""
     try:
-        warnings = compile_program(found, program, p4_folder(), strict=False)
+        warnings = compile_program(found, program, p4_folder(), warnings_are_errors=False)
         lock = {
             "p4c": version_of(found),
             "sources": _checksums(program, sources(program, p4_folder())),

@@ -99,7 +99,9 @@ def _read(path: Path, what: str) -> str:
 
 
 def _tables(form: Any) -> dict[str, Table]:
-    parameters = {action["id"]: tuple(one["name"] for one in action["runtime_data"]) for action in form["actions"]}
+    parameters = {
+        action["id"]: tuple(parameter["name"] for parameter in action["runtime_data"]) for action in form["actions"]
+    }
     return {
         table["name"]: Table(
             tuple(str(key.get("name", ".".join(map(str, key["target"])))) for key in table["key"]),
@@ -114,7 +116,10 @@ def _tables(form: Any) -> dict[str, Table]:
 
 
 def _widths(form: Any) -> Widths:
-    types = {one["name"]: {name: width for name, width, *_ in one["fields"]} for one in form["header_types"]}
+    types = {
+        header_type["name"]: {name: width for name, width, *_ in header_type["fields"]}
+        for header_type in form["header_types"]
+    }
     fields = {
         (header["name"], field): width
         for header in form["headers"]
@@ -128,9 +133,13 @@ def _widths(form: Any) -> Widths:
         if isinstance(key["target"], list) and tuple(key["target"]) in fields and "name" in key
     }
     params = {
-        (action["name"], one["name"]): one["bitwidth"] for action in form["actions"] for one in action["runtime_data"]
+        (action["name"], parameter["name"]): parameter["bitwidth"]
+        for action in form["actions"]
+        for parameter in action["runtime_data"]
     }
-    return Widths(keys, params, {one["name"]: one["bitwidth"] for one in form.get("register_arrays", [])})
+    return Widths(
+        keys, params, {register["name"]: register["bitwidth"] for register in form.get("register_arrays", [])}
+    )
 
 
 def _open_initial_entries(form: Any, info: P4Info) -> None:

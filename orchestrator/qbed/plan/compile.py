@@ -184,7 +184,7 @@ class _Compiler:
         return found
 
     def events(self) -> list[p.LinkEvent]:
-        """In the order of their times."""
+        """The changes by time."""
         index = self.network.link_names
         found = [
             p.LinkEvent(at_ns=event.at, link=index[name], state=event.state)
@@ -195,21 +195,21 @@ class _Compiler:
         return sorted(found, key=lambda event: event.at_ns)
 
     def changes(self) -> list[p.Change]:
-        """In the order of their times."""
+        """The changes by time."""
         found = []
         for change in changes(self.resolved):
-            one = p.Change(at_ns=change.at_ns)
+            planned = p.Change(at_ns=change.at_ns)
             if isinstance(change, LinkChange):
                 link, end = change.end
-                one.link = p.LinkChange(
+                planned.link = p.LinkChange(
                     link=link, end=end, rate_bps=change.rate_bps, delay_ns=change.delay_ns, loss=change.loss
                 )
             elif isinstance(change, QueueChange):
                 queue = 2 * change.end[0] + _SIDES.index(change.end[1])
-                one.queue = q.QueueChange(queue=queue, qdisc=_qdisc(change.spec))
+                planned.queue = q.QueueChange(queue=queue, qdisc=_qdisc(change.spec))
             else:
-                one.node = p.NodeChange(node=self.resolved.index[change.host], congestion_control=change.tcp)
-            found.append(one)
+                planned.node = p.NodeChange(node=self.resolved.index[change.host], congestion_control=change.tcp)
+            found.append(planned)
         return found
 
     def windows(self) -> list[p.Window]:
@@ -281,8 +281,8 @@ class _Compiler:
             for edge, out in routing.detours(node):
                 yield self.route(self.prefix(edge, family), [out], family, metrics)
             for out in routing.direct(node):
-                here, there = self.number(out), self.number((out[0], 1 - out[1]))
-                prefix = Number(min(here.offset, there.offset), core=True).text(family)
+                local, remote = self.number(out), self.number((out[0], 1 - out[1]))
+                prefix = Number(min(local.offset, remote.offset), core=True).text(family)
                 length = 31 if family == 4 else 127
                 if metrics != p.Metrics():
                     interface = self.interfaces[out]

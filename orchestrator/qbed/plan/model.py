@@ -370,14 +370,14 @@ class Plan(Part):
         """Bits a second of each queue's link: the mean over the lab's duration, where events change it."""
         changes: dict[tuple[int, str], list[tuple[int, int]]] = {}
         for change in self.changes:
-            one = change.link
-            if one is not None and one.rate_bps is not None:
-                changes.setdefault((one.link, one.end), []).append((change.at_ns, one.rate_bps))
+            link_change = change.link
+            if link_change is not None and link_change.rate_bps is not None:
+                changes.setdefault((link_change.link, link_change.end), []).append((change.at_ns, link_change.rate_bps))
         found = {}
         for index, link in enumerate(self.links):
             for side, end in (("a", link.a), ("b", link.b)):
                 at_ns, rate, sent = 0, end.rate_bps, 0
-                for next_ns, next_rate in sorted(changes.get((index, side), ()), key=lambda one: one[0]):
+                for next_ns, next_rate in sorted(changes.get((index, side), ()), key=lambda change: change[0]):
                     sent, at_ns, rate = sent + rate * (next_ns - at_ns), next_ns, next_rate
                 found[end.queue] = (sent + rate * (self.duration_ns - at_ns)) // self.duration_ns
         return found
@@ -386,8 +386,8 @@ class Plan(Part):
         """A full frame there and its bare acknowledgement (40 bytes of headers and 12 of time stamps) back, through
         empty queues.
         """
-        there, back = self.path(source, destination), self.path(destination, source)
-        return there.transit_ns(there.mtu + ETHERNET_BYTES) + back.transit_ns(ETHERNET_BYTES + 52)
+        forward, back = self.path(source, destination), self.path(destination, source)
+        return forward.transit_ns(forward.mtu + ETHERNET_BYTES) + back.transit_ns(ETHERNET_BYTES + 52)
 
     @cached_property
     def one_path(self) -> bool:

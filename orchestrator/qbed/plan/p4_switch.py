@@ -17,7 +17,7 @@ from qbed.schemes.encoding import attribute
 MODULE = "qp4"
 BMV2 = "simple_switch_grpc"
 _LAYER_SHIFT = 16
-_OVERHEAD_BYTES, _LEAST_BYTES = 24, 84  # of a frame on Ethernet: preamble, checksum, gap; and all of it
+_OVERHEAD_BYTES, _MIN_BYTES = 24, 84  # of a frame on Ethernet: preamble, checksum, gap; and all of it
 _ETHERNET = 1  # TC_LINKLAYER_ETHERNET
 _TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
 
@@ -63,8 +63,8 @@ def programs(found: Mapping[str, Program], engines: Mapping[str, str]) -> list[P
     by_name = {program.name: program for program in found.values()}
     informed = {found[switch].name for switch, engine in engines.items() if engine == BMV2}
     return [
-        P4Program(name=name, bmv2=one.text, p4info=one.info.text if name in informed else None)
-        for name, one in sorted(by_name.items())
+        P4Program(name=name, bmv2=program.text, p4info=program.info.text if name in informed else None)
+        for name, program in sorted(by_name.items())
     ]
 
 
@@ -79,10 +79,10 @@ def shaper(rate_bps: int, buffer_bytes: int, frame_bytes: int) -> KernelQdisc:
     """A queue that lets packets go at a rate (Linux's tbf), each as long as on Ethernet: the link's own rate does not
     hold for what the program takes back.
     """
-    most = (1 << 32) - 1
+    max_u32 = (1 << 32) - 1
     rate = -(-rate_bps // 8)
-    spec = struct.pack("=BBHhHI", 0, _ETHERNET, _OVERHEAD_BYTES, 0, _LEAST_BYTES, min(rate, most))
-    options = attribute(_TBF_PARMS, spec + bytes(len(spec)) + struct.pack("=III", min(buffer_bytes, most), 0, 0))
-    options += attribute(_TBF_RATE64, struct.pack("=Q", rate)) if rate > most else b""
+    spec = struct.pack("=BBHhHI", 0, _ETHERNET, _OVERHEAD_BYTES, 0, _MIN_BYTES, min(rate, max_u32))
+    options = attribute(_TBF_PARMS, spec + bytes(len(spec)) + struct.pack("=III", min(buffer_bytes, max_u32), 0, 0))
+    options += attribute(_TBF_RATE64, struct.pack("=Q", rate)) if rate > max_u32 else b""
     options += attribute(_TBF_BURST, struct.pack("=I", 2 * (frame_bytes + _OVERHEAD_BYTES)))
     return KernelQdisc(kind="tbf", options=options.hex())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports as people name them: `s1>h1` is the queue of s1 towards h1, as in the lab file."""
+"""Names of ports in the notation of the lab file: `s1>h1` is the queue of s1 towards h1."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from qbed.plan.model import Plan
 
 
 def port_names(plan: Plan) -> list[str]:
-    """The port of each queue, by its index; where two links join the same nodes, with the interface: `s1>s2 (eth3)`."""
+    """The port of each queue, by index. If nodes have several links, the name has the interface: `s1>s2 (eth3)`."""
     names = [""] * len(plan.queues)
     for link in plan.links:
         for end, peer in ((link.a, link.b), (link.b, link.a)):

@@ -223,8 +223,8 @@ class Arrivals(Part):
     @property
     def mean_interarrival_ns(self) -> float:
         """Mean time between arrivals."""
-        one = self.interarrival_ns
-        return one.exponential if isinstance(one, Exponential) else one.fixed
+        interarrival_ns = self.interarrival_ns
+        return interarrival_ns.exponential if isinstance(interarrival_ns, Exponential) else interarrival_ns.fixed
 
 
 class Exchanges(Part):

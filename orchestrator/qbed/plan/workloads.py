@@ -258,9 +258,9 @@ def _capacity(resolved: ResolvedLab, hosts: set[str], *, sending: bool) -> int:
     """Bits a second that the hosts' links carry from them, or to them."""
     total = 0
     for link, state in zip(resolved.network.links, resolved.links, strict=True):
-        for node, here, there in ((link.a, state.a, state.b), (link.b, state.b, state.a)):
+        for node, egress, ingress in ((link.a, state.a, state.b), (link.b, state.b, state.a)):
             if node in hosts:
-                total += (here if sending else there).rate_bps
+                total += (egress if sending else ingress).rate_bps
     return total
 
 
@@ -270,8 +270,8 @@ def _size(sizes: Sizes) -> p.Size:
     if sizes.uniform is not None:
         return p.Uniform(uniform=sizes.uniform)
     if sizes.pareto is not None:
-        one = sizes.pareto
-        return p.ParetoSize(pareto=p.ParetoBytes(mean_bytes=one.mean, shape=one.shape, max_bytes=one.max))
+        pareto = sizes.pareto
+        return p.ParetoSize(pareto=p.ParetoBytes(mean_bytes=pareto.mean, shape=pareto.shape, max_bytes=pareto.max))
     return p.Cdf(cdf=sizes.points())
 
 

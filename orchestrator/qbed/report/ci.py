@@ -17,7 +17,10 @@ from qbed.base.terminal import clean, shorten
 from qbed.claims.verdict import Verdict, caveats_of
 from qbed.storage.listing import Listing
 
-_MARKUP = {ord(one): f"&#{ord(one)};" if one in "<>&" else f"\\{one}" for one in "\\`*_{}[]<>#|~&"}
+_MARKUP = {
+    ord(character): f"&#{ord(character)};" if character in "<>&" else f"\\{character}"
+    for character in "\\`*_{}[]<>#|~&"
+}
 MAX_LINES = 200
 """Limit on each list (claims, cells, differences) in the Markdown summary."""
 
@@ -52,7 +55,9 @@ def describe_verdict(verdict: Verdict) -> str:
     if verdict.reason is not None:
         return verdict.reason
     spread = {
-        one.name: f" ({number(one.low)} to {number(one.high)})" for one in verdict.estimates if one.low is not None
+        estimate.name: f" ({number(estimate.low)} to {number(estimate.high)})"
+        for estimate in verdict.estimates
+        if estimate.low is not None
     }
     return ", ".join(f"{name} {number(value)}{spread.get(name, '')}" for name, value in verdict.measured.items())
 
@@ -90,25 +95,25 @@ def write_junit(file: Path, ended: Iterable[Ended]) -> None:
     with temporary_path(file).open("w", encoding="utf-8") as out:
         xml = _Xml(out)
         xml.open("testsuites")
-        for one in ended:
-            _claims(xml, one)
-            _cells(xml, one)
-            if one.differences:
-                many = len(one.differences)
-                xml.open("testsuite", name=f"{one.name}.lock", tests=many, failures=many, errors=0, skipped=0)
-                for text in one.differences:
-                    xml.case(f"{one.name}.lock", text.partition(" did ")[0], failure=("different", text))
+        for run in ended:
+            _claims(xml, run)
+            _cells(xml, run)
+            if run.differences:
+                count = len(run.differences)
+                xml.open("testsuite", name=f"{run.name}.lock", tests=count, failures=count, errors=0, skipped=0)
+                for text in run.differences:
+                    xml.case(f"{run.name}.lock", text.partition(" differs ")[0], failure=("different", text))
                 xml.close("testsuite")
         xml.close("testsuites")
     move(temporary_path(file), file)
 
 
-def _claims(xml: _Xml, one: Ended) -> None:
-    wrong = sum(verdict.contradicted for verdict in one.verdicts)
-    skipped = sum(_open(verdict) for verdict in one.verdicts)
-    suite = f"{one.name}.claims"
-    xml.open("testsuite", name=suite, tests=len(one.verdicts), failures=wrong, errors=0, skipped=skipped)
-    for verdict in one.verdicts:
+def _claims(xml: _Xml, run: Ended) -> None:
+    wrong = sum(verdict.contradicted for verdict in run.verdicts)
+    skipped = sum(_open(verdict) for verdict in run.verdicts)
+    suite = f"{run.name}.claims"
+    xml.open("testsuite", name=suite, tests=len(run.verdicts), failures=wrong, errors=0, skipped=skipped)
+    for verdict in run.verdicts:
         text = f"{verdict.verdict}, expected {verdict.expect}: {describe_verdict(verdict)}\n{verdict.paper}"
         if _open(verdict):
             reason = f"{verdict.verdict}: {verdict.reason}"
@@ -121,19 +126,19 @@ def _claims(xml: _Xml, one: Ended) -> None:
 
 
 def _open(verdict: Verdict) -> bool:
-    """Whether a claim was not asked, or its seeds neither show nor exclude the expected verdict."""
-    return verdict.verdict == "not asked" or not (verdict.as_expected or verdict.contradicted)
+    """Whether a claim is not judged, or its seeds neither show nor exclude the expected verdict."""
+    return verdict.verdict == "not judged" or not (verdict.as_expected or verdict.contradicted)
 
 
-def _cells(xml: _Xml, one: Ended) -> None:
-    suite, listing = f"{one.name}.cells", Listing(one.run)
-    failures, errors = one.counted.get("invalid", 0), one.counted.get("failed", 0)
+def _cells(xml: _Xml, run: Ended) -> None:
+    suite, listing = f"{run.name}.cells", Listing(run.run)
+    failures, errors = run.counted.get("invalid", 0), run.counted.get("failed", 0)
     xml.open(
-        "testsuite", name=suite, tests=one.cells, failures=failures, errors=errors, skipped=0, time=f"{one.wall_s:.3f}"
+        "testsuite", name=suite, tests=run.cells, failures=failures, errors=errors, skipped=0, time=f"{run.wall_s:.3f}"
     )
     for row in listing.rows():
         name = ", ".join([str(row["cell"]), *(f"{axis}={row[axis]}" for axis in listing.axes)])
-        time_s = one.times.get(row["cell"], 0.0)
+        time_s = run.times.get(row["cell"], 0.0)
         match row["status"]:
             case "complete":
                 xml.case(suite, name, time_s)
@@ -151,30 +156,30 @@ def _cells(xml: _Xml, one: Ended) -> None:
 def write_summary(file: Path, ended: Iterable[Ended]) -> None:
     """A page; what is there already stays before it, as CI systems have one file for all steps."""
     with file.open("a", encoding="utf-8") as out:
-        for one in ended:
-            out.writelines(f"{line}\n" for line in _page(one))
+        for run in ended:
+            out.writelines(f"{line}\n" for line in _page(run))
 
 
-def _page(one: Ended) -> Iterator[str]:
-    counted = ", ".join(f"{count} {status}" for status, count in one.counted.items() if count)
-    yield f"## {_plain(one.name)}\n"
-    yield f"{one.cells} cells ({counted or 'none'}) in {one.wall_s:.1f} s\n"
-    if one.verdicts:
+def _page(run: Ended) -> Iterator[str]:
+    counted = ", ".join(f"{count} {status}" for status, count in run.counted.items() if count)
+    yield f"## {_plain(run.name)}\n"
+    yield f"{run.cells} cells ({counted or 'none'}) in {run.wall_s:.1f} s\n"
+    if run.verdicts:
         yield "| claim | verdict | | the sentence |\n|---|---|---|---|"
-        for verdict in one.verdicts[:MAX_LINES]:
+        for verdict in run.verdicts[:MAX_LINES]:
             mark = "❌ " if verdict.contradicted else ""
             known = f", {verdict.expectation}" if verdict.expectation else ""
             columns = (verdict.name, f"{mark}{verdict.verdict}{known}", describe_verdict(verdict), verdict.paper)
             yield f"| {' | '.join(map(_plain, columns))} |"
         yield ""
-        for text, names in islice(caveats_of(one.verdicts).items(), MAX_LINES):
+        for text, names in islice(caveats_of(run.verdicts).items(), MAX_LINES):
             yield f"- Caution: {_plain(text)}: {_plain(', '.join(names))}"
         yield ""
-    bad = (row for row in Listing(one.run).rows() if row["status"] != "complete")
+    bad = (row for row in Listing(run.run).rows() if row["status"] != "complete")
     wrong = [
         f"cell {row['cell']} {row['status']}: {row['error'] or row['contradictions']}" for row in islice(bad, MAX_LINES)
     ]
-    for title, texts in (("Cells", wrong), ("Lock", one.differences), ("Remarks", one.problems)):
+    for title, texts in (("Cells", wrong), ("Lock", run.differences), ("Remarks", run.problems)):
         if texts:
             yield f"### {title}\n"
             yield from (f"- {_plain(text)}" for text in texts[:MAX_LINES])

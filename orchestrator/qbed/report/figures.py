@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a report, each drawn from the run's tables alone."""
+"""The figures of a report, drawn from the run's tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qbed.report.style import Colours, faded, new_figure
 
 SERIES_POINTS = 1200
 CDF_POINTS = 400
-_WAITING = """
+_QUEUE_LENGTHS = """
     WITH bins AS (
       SELECT {key} AS series, cell, bin_bytes,
         unnest(histogram_ns) AS ns, generate_subscripts(histogram_ns, 1) - 1 AS bin
@@ -48,7 +48,7 @@ _FROM_EVENTS = """
 
 @dataclass
 class Drawing:
-    """One figure, ready for the page: or the reason why there is none."""
+    """A figure for the page, or the reason why it is missing."""
 
     name: str
     title: str
@@ -58,7 +58,7 @@ class Drawing:
 
 @dataclass
 class Artist:
-    """Draws figures over the views of `claims.judge.connect`. `axes`: those with several values, in their order."""
+    """Draws figures from the views of a run. `axes`: the axes with several values."""
 
     connection: Connection
     axes: dict[str, list[Value]]
@@ -69,13 +69,13 @@ class Artist:
         self.colours = Colours(first)
 
     def draw(self, spec: Figure) -> Drawing:
-        """The figure, or the reason why the run has nothing for it."""
+        """Draw a figure; if that fails, return the reason."""
         drawing = Drawing(spec.name or spec.kind, spec.title or TITLES.get(spec.kind, spec.kind))
         try:
             drawing.figure = self.user_figure(spec) if spec.sql is not None else _KINDS[spec.kind](self, spec)
         except duckdb.Error as error:
             drawing.missing = f"the SQL fails: {one_line(error)}"
-        except Exception as error:  # its rows may be anything, but of what is drawn here
+        except Exception as error:  # rows of user-supplied SQL can be invalid in any way
             drawing.missing = f"it cannot be drawn: {describe_exception(error)}"
         else:
             if drawing.figure is None:
@@ -86,7 +86,7 @@ class Artist:
             drawing.figure.update_yaxes(type="log")
         return drawing
 
-    # --- what the axes give ---
+    # --- axes ---
 
     def series_of(self, spec: Figure) -> str | None:
         return spec.series or next((name for name in self.axes if name != "seed" and name != spec.x), None)
@@ -105,10 +105,10 @@ class Artist:
     def rows(self, sql: str, parameters: list[object] | None = None) -> list[SqlRow]:
         return all_rows(self.connection, sql, parameters)[1]
 
-    # --- the kinds ---
+    # --- kinds of figures ---
 
     def queue(self, spec: Figure) -> go.Figure | None:
-        """Occupancy over time: the mean of each interval as a line, its extremes as a band; one cell a series."""
+        """Queue length over time in one cell per series: means of intervals as a line, extremes as a band."""
         series = self.series_of(spec)
         key = _key(series)
         cells = self.rows(
@@ -268,9 +268,9 @@ class Artist:
         figure.update_yaxes(rangemode="tozero")
         return figure
 
-    def waiting(self, spec: Figure) -> go.Figure | None:
-        """The share of time that a queue was at most so long, from the exact histograms of all cells of a series."""
-        sql = _WAITING.format(key=_key(self.series_of(spec)), where=spec.where or "true")
+    def queue_cdf(self, spec: Figure) -> go.Figure | None:
+        """Distribution of a queue's length over time, from the exact histograms of all cells of a series."""
+        sql = _QUEUE_LENGTHS.format(key=_key(self.series_of(spec)), where=spec.where or "true")
         rows = self.rows(sql, [spec.queue])
         if not rows:
             return None
@@ -280,7 +280,7 @@ class Artist:
         return user_figures.shares(figure, found, self.colours, self.known(self.series_of(spec)))
 
     def user_figure(self, spec: Figure) -> go.Figure | None:
-        """Rows of the campaign's own SQL."""
+        """A figure of the campaign's SQL."""
         names, found = all_rows(self.connection, spec.sql or "")
         if not set(ROWS[spec.kind]) <= set(names):
             raise duckdb.BinderException(f"it must give the columns {' and '.join(ROWS[spec.kind])}")
@@ -289,12 +289,12 @@ class Artist:
 
 
 def _key(axis: str | None) -> str:
-    """An axis as SQL names it; without one all rows are one group."""
+    """SQL expression of an axis; a constant if there is no axis."""
     return f'"{axis}"' if axis else "''"
 
 
 def words(name: str | None) -> str:
-    """An axis' name as a reader has it."""
+    """The name of an axis with spaces."""
     return (name or "").replace("_", " ")
 
 
@@ -320,7 +320,7 @@ TITLES = {
 }
 _KINDS: dict[str, Callable[[Artist, Figure], go.Figure | None]] = {
     **{kind: getattr(Artist, kind) for kind in TITLES if kind != "cdf"},
-    "cdf": Artist.waiting,
+    "cdf": Artist.queue_cdf,
 }
 USUAL = [Figure(kind=kind) for kind in ("queue", "fct", "goodput", "drops", "marks")]
-"""The figures of a campaign that names none."""
+"""Figures of a campaign without `figures`."""

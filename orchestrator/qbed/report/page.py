@@ -23,7 +23,7 @@ from qbed.campaign.axes import Value
 from qbed.campaign.file import Figure
 from qbed.claims.compare import compared
 from qbed.claims.sql import Connection, SqlRow, one_line
-from qbed.claims.verdict import NOT_ASKED, Verdict, read_verdicts
+from qbed.claims.verdict import NOT_JUDGED, Verdict, read_verdicts
 from qbed.claims.views import connect
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.images import FORMATS, draw_images, write
@@ -190,7 +190,7 @@ def _figure(drawing: Drawing) -> dict[str, str | None]:
 
 def tally(verdicts: list[Verdict]) -> dict[str, int | dict[str, int]]:
     """How many claims were judged, had which verdict, and had results that exclude the expected one."""
-    judged = [verdict for verdict in verdicts if verdict.verdict != NOT_ASKED]
+    judged = [verdict for verdict in verdicts if verdict.verdict != NOT_JUDGED]
     counted = Counter(verdict.verdict for verdict in judged)
     contradicted = sum(verdict.contradicted for verdict in judged)
     return {"judged": len(judged), "contradicted": contradicted, "verdicts": dict(counted.most_common())}
@@ -211,8 +211,8 @@ def _cells(connection: Connection, axes: list[str], colours: dict[str, str]) -> 
             FROM all_cells ORDER BY status = 'complete', cell"""
     )
     rows: list[list[str]] = []
-    while some := found.fetchmany(1000):
-        rows += [_cell(row[: len(axes) + 2], *row[len(axes) + 2 :]) for row in some]
+    while batch := found.fetchmany(1000):
+        rows += [_cell(row[: len(axes) + 2], *row[len(axes) + 2 :]) for row in batch]
     data = {"axes": len(axes), "series": 1, "colours": colours, "rows": rows}
     return Markup(json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"))
 

@@ -96,7 +96,7 @@ class Collected:
                 groups.setdefault(key.group, []).append(parameter)
         for (group, where), texts in others.items():
             line = Line(where=where, value=", ".join(texts))
-            known = next((one for one in groups[group] if one.name == OTHERS), None)
+            known = next((parameter for parameter in groups[group] if parameter.name == OTHERS), None)
             if known is None:
                 groups[group].append(Parameter(name=OTHERS, lines=[line]))
             else:
@@ -132,8 +132,8 @@ class Collected:
         sets = [sorted({digits[place] for digits in combinations}) for place in range(len(axes))]
         if math.prod(map(len, sets)) == len(combinations):
             parts = [(number, digits) for number, digits in zip(axes, sets, strict=True)]
-            kept = [(number, digits) for number, digits in parts if len(digits) < len(self.axes[number][1])]
-            return "; ".join(self._values(number, digits) for number, digits in kept or parts)
+            restricting = [(number, digits) for number, digits in parts if len(digits) < len(self.axes[number][1])]
+            return "; ".join(self._values(number, digits) for number, digits in restricting or parts)
         texts = [
             " ".join(self._values(number, [digit]) for number, digit in zip(axes, digits, strict=True))
             for digits in combinations[:6]

@@ -100,9 +100,9 @@ def _network(plan: Plan) -> Iterator[tuple[Key, Effective]]:
         yield Key("network", name), Effective(_link(links[0]))
     yield from _round_trips(plan)
     spans = [format_duration(plan.duration_ns)]
-    for one in plan.windows:
-        begin = f" from {format_duration(one.from_ns)}" if one.from_ns else ""
-        spans.append(f"{one.name}{begin} until {format_duration(one.until_ns)}")
+    for window in plan.windows:
+        begin = f" from {format_duration(window.from_ns)}" if window.from_ns else ""
+        spans.append(f"{window.name}{begin} until {format_duration(window.until_ns)}")
     yield Key("network", "duration and windows" if plan.windows else "duration"), Effective(", ".join(spans))
     if changes := len(plan.events) + len(plan.changes):
         yield Key("network", "changes during the run"), Effective(str(changes))
@@ -125,11 +125,11 @@ def _link_classes(plan: Plan) -> Iterator[tuple[str, list[Link]]]:
 
 
 def _link(link: Link) -> str:
-    def end(one: End) -> str:
-        parts = [format_rate(one.rate_bps), format_duration(one.delay_ns)]
-        parts += [f"up to {format_duration(one.jitter_ns)} of jitter"] if one.jitter_ns else []
-        parts += [f"loss {one.loss:.3g}"] if one.loss else []
-        parts += [f"{one.overhead_bytes} B a frame in addition"] if one.overhead_bytes else []
+    def end(link_end: End) -> str:
+        parts = [format_rate(link_end.rate_bps), format_duration(link_end.delay_ns)]
+        parts += [f"up to {format_duration(link_end.jitter_ns)} of jitter"] if link_end.jitter_ns else []
+        parts += [f"loss {link_end.loss:.3g}"] if link_end.loss else []
+        parts += [f"{link_end.overhead_bytes} B a frame in addition"] if link_end.overhead_bytes else []
         return ", ".join(parts)
 
     a, b = end(link.a), end(link.b)
@@ -143,7 +143,7 @@ def _round_trips(plan: Plan) -> Iterator[tuple[Key, Effective]]:
         path = plan.path(a, b)
         found.add((plan.base_rtt_ns(a, b), path.rate_bps, path.mtu + ETHERNET_BYTES))
     for rtt_ns, rate_bps, frame in dict.fromkeys([min(found), max(found)]) if found else ():
-        several = len({one[0] for one in found}) > 1
+        several = len({round_trip[0] for round_trip in found}) > 1
         which = "" if not several else ", shortest path" if rtt_ns == min(found)[0] else ", longest path"
         product = rtt_ns * rate_bps / 8e9
         text = f"at {format_rate(rate_bps)}"
@@ -160,7 +160,7 @@ def _tcp(plan: Plan) -> Iterator[tuple[Key, Effective]]:
     for key, nodes in _classes(hosts, _tcp_of):
         several = len(nodes) < len(hosts)
         yield Key("TCP", f"hosts {_first([node.name for node in nodes])}" if several else "hosts"), Effective(key)
-    named = dict.fromkeys(one.congestion_control for one in flows if one.congestion_control is not None)
+    named = dict.fromkeys(flow.congestion_control for flow in flows if flow.congestion_control is not None)
     if named:
         yield Key("TCP", "congestion control of workloads"), Effective(", ".join(named))
 
@@ -170,7 +170,7 @@ def _tcp_of(node: Node) -> str:
     parts = [node.sysctls.get(_CONTROL, ""), _ECN.get(node.sysctls.get(_TCP_ECN, ""), "ECN if control or peer asks")]
     if metrics.features:
         parts[1] = "ECN on"
-    parts += [f"least RTO {metrics.rto_min_ms} ms"] if metrics.rto_min_ms is not None else []
+    parts += [f"minimum RTO {metrics.rto_min_ms} ms"] if metrics.rto_min_ms is not None else []
     parts += [f"initial window {metrics.initcwnd}"] if metrics.initcwnd is not None else []
     parts += ["TSO"] if node.offload else []
     return ", ".join(filter(None, parts))
@@ -231,7 +231,7 @@ def _queues(lab: ResolvedLab, plan: Plan, role: str) -> Iterator[tuple[Key, Effe
                 key = (end.rate_bps, end.overhead_bytes, link.mtu, id(spec), port.program)
                 found.setdefault(key, []).append(port)
     rates, shown = {key[0] for key in found}, set[object]()
-    for (rate, *_), ports in sorted(found.items(), key=lambda one: one[1][0].end.rate_bps):
+    for (rate, *_), ports in sorted(found.items(), key=lambda group: group[1][0].end.rate_bps):
         group = "switch ports" if role == "switch" else "host ports"
         group += f" at {format_rate(ports[0].end.rate_bps)}" if len(rates) > 1 else ""
         if sum(key[0] == rate for key in found) > 1:

@@ -233,11 +233,11 @@ def _distribution(found: Size | Time, show: Callable[[int], str]) -> str:
             return " to ".join(map(show, found.uniform))
         case Exponential():
             return f"exponential of mean {show(round(found.exponential))}"
-        case ParetoSize(pareto=one):
-            most = f", {show(one.max_bytes)} at most" if one.max_bytes is not None else ""
-            return f"pareto of mean {show(one.mean_bytes)} and shape {one.shape:g}{most}"
-        case ParetoTime(pareto=one):
-            return f"pareto of mean {show(round(one.mean_ns))} and shape {one.shape:g}"
+        case ParetoSize(pareto=pareto):
+            limit = f", {show(pareto.max_bytes)} at most" if pareto.max_bytes is not None else ""
+            return f"pareto of mean {show(pareto.mean_bytes)} and shape {pareto.shape:g}{limit}"
+        case ParetoTime(pareto=pareto):
+            return f"pareto of mean {show(round(pareto.mean_ns))} and shape {pareto.shape:g}"
         case Cdf():
             return f"cdf of {len(found.cdf)} points"
 

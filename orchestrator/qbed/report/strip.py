@@ -35,9 +35,9 @@ def strip(estimate: Estimate) -> Markup:
             f'<line class="interval" x1="{scale.at(ends[0]):.1f}" x2="{scale.at(ends[1]):.1f}" y1="13" y2="13"/>'
         )
     parts += [f'<circle class="seed" cx="{scale.at(value):.1f}" cy="13" r="2.5"/>' for value in values]
-    if estimate.centre is not None:
-        at = scale.at(estimate.centre)
-        parts.append(f'<line class="centre" x1="{at:.1f}" x2="{at:.1f}" y1="6" y2="20"/>')
+    if estimate.point_estimate is not None:
+        at = scale.at(estimate.point_estimate)
+        parts.append(f'<line class="point" x1="{at:.1f}" x2="{at:.1f}" y1="6" y2="20"/>')
     title = escape(f"{estimate.seeds} seeds, {estimate.average} and 95 % interval; shaded: {estimate.bound}")
     opening = f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><title>{title}</title>'
     return Markup(f"{opening}{''.join(parts)}</svg>")
@@ -47,10 +47,12 @@ class _Scale:
     """Positions along the strip: linear over the values, the interval and the finite ends of the bound."""
 
     def __init__(self, estimate: Estimate, values: list[float], bound: Bound) -> None:
-        known = [*values, *(one for one in (bound.low, bound.high) if math.isfinite(one))]
+        known = [*values, *(limit for limit in (bound.low, bound.high) if math.isfinite(limit))]
         spread = max(known) - min(known) or abs(known[0]) or 1.0
         limits = (min(known) - spread, max(known) + spread)
-        known += [one for one in (estimate.low, estimate.high) if one is not None and limits[0] <= one <= limits[1]]
+        known += [
+            limit for limit in (estimate.low, estimate.high) if limit is not None and limits[0] <= limit <= limits[1]
+        ]
         padding = 0.08 * (max(known) - min(known) or spread)
         self._low, self._high = min(known) - padding, max(known) + padding
 

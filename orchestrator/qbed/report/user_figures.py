@@ -32,7 +32,7 @@ class Row:
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> Row:
         found = {name: columns.get(name) for name in cls.__dataclass_fields__}
-        return cls(**{name: float(one) if isinstance(one, Decimal) else one for name, one in found.items()})
+        return cls(**{name: float(value) if isinstance(value, Decimal) else value for name, value in found.items()})
 
 
 def draw(spec: Figure, rows: list[Row], colours: Colours, axes: Sequence[list[Value]]) -> go.Figure:
@@ -97,7 +97,12 @@ def _trace(
     common: dict[str, object] = {"name": name, "showlegend": bool(name), "legendgroup": name}
     if spec.kind == "bar":
         numbers = not any(isinstance(row.x, str) for row in rows)
-        common["x"] = [places(row.x) if numbers else str(row.x) for row in rows]
+        common["x"] = along = [places(row.x) if numbers else str(row.x) for row in rows]
+        if spec.stacked and (below := [trace for trace in figure.data if trace.offsetgroup == first]):
+            colour = faded(colour, 0.5 / len(below))
+            common["base"] = [_top(below, x) for x in along]
+        if spec.stacked:
+            common["offsetgroup"] = first
         figure.add_bar(y=values, error_y=whiskers(values, lows, highs), marker={"color": colour}, **common)
         return
     common["x"] = along = [places(row.x) for row in rows]
@@ -109,9 +114,15 @@ def _trace(
     shape = "hv" if spec.kind == "steps" else "linear"
     band(figure, along, lows, highs, (colour, name, shape))
     line = {"color": colour, "width": 2.4, "dash": dash, "shape": shape}
-    few = spec.kind == "line" and len(rows) <= MAX_SYMBOLS
-    mode = "lines+markers" if few else "lines"
+    with_symbols = spec.kind == "line" and len(rows) <= MAX_SYMBOLS
+    mode = "lines+markers" if with_symbols else "lines"
     figure.add_scatter(y=values, mode=mode, line=line, marker={"size": 8, "symbol": symbol}, **common)
+
+
+def _top(bars: Iterable[go.Bar], x: Place) -> float:
+    """The top of stacked bars at a place."""
+    found = (y for bar in bars for place, y in zip(bar.x, bar.y, strict=True) if place == x and y is not None)
+    return float(sum(found))
 
 
 MAX_SYMBOLS = 60

@@ -35,11 +35,11 @@ def examine_machine(on: str | None = None) -> Iterator[Finding]:
 
 def _examine(name: str) -> Iterator[Finding]:
     try:
-        one = substrate(name)
+        checked = substrate(name)
     except SubstrateError as error:
         yield Finding(name, "missing", str(error))
     else:
-        yield from one.examine()
+        yield from checked.examine()
 
 
 def _cores() -> Iterator[Finding]:

@@ -131,7 +131,7 @@ class Survey:
                     parts[plans[value]].append(value)
             groups = [part for parts in split for part in parts.values() if len(part) > 1]
         for first, *others in groups:
-            yield from ((first, other) for other in others)
+            yield from ((first, equal) for equal in others)
 
     def equal_in_combinations(self, place: int) -> Iterator[tuple[int, int, Digits]]:
         """Pairs of values of an axis of values that give the same plan in some combination, once each, with the first
@@ -139,11 +139,11 @@ class Survey:
         """
         axis, seen, found = self.matrix.axes[place], dict[tuple[Digits, str], Digits](), set[tuple[int, int]]()
         for digits, digest in self.digests.items():
-            other = seen.setdefault((digits[:place] + digits[place + 1 :], digest.plan), digits)
-            pair = (other[place], digits[place])
-            if other is digits or pair in found:
+            previous = seen.setdefault((digits[:place] + digits[place + 1 :], digest.plan), digits)
+            pair = (previous[place], digits[place])
+            if previous is digits or pair in found:
                 continue
-            if not all(self._is_for_others(axis, self.digests[one]) for one in (other, digits)):
+            if not all(self._is_for_others(axis, self.digests[place]) for place in (previous, digits)):
                 found.add(pair)
                 yield *pair, digits
 

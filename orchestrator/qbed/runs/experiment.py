@@ -112,7 +112,11 @@ class RunResult:
         `claims`: the results exclude the expected verdict of a claim (`qbed.claims.intervals`). `verdicts`: a verdict
         is another than expected; an undecided one, too.
         """
-        wrong = [one for one in self.verdicts if one.contradicted or (on == "verdicts" and not one.as_expected)]
+        wrong = [
+            verdict
+            for verdict in self.verdicts
+            if verdict.contradicted or (on == "verdicts" and not verdict.as_expected)
+        ]
         unexpected = on != "errors" and bool(wrong)
         return unexpected or bool(self.differences) or self.totals.failed + self.totals.invalid > 0
 

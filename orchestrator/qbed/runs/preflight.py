@@ -152,17 +152,17 @@ def _without_effect(survey: Survey, source: Source, found: PreflightResult, *, n
     for place, axis in enumerate(matrix.axes[:-1]):
         at: FieldPath = ("axes", names.get(axis.name, axis.name))
         everywhere = list(survey.equal_everywhere(place))
-        for one, other in everywhere:
-            text = f"{_pair(axis, one, other)} give the same plan: nothing in the lab takes them"
+        for first, second in everywhere:
+            text = f"{_pair(axis, first, second)} give the same plan: nothing in the lab takes them"
             if axis.field is None:
                 found.warnings.append(source.message(at, text))
             else:
                 yield source.message(at, f"{text}; expected values that differ, or no such axis")
         if axis.field is None:
             continue
-        for one, other, digits in survey.equal_in_combinations(place):
-            if (one, other) not in everywhere:
-                text = f"{_pair(axis, one, other)} give the same plan beside {survey.shown(digits, place)}"
+        for first, second, digits in survey.equal_in_combinations(place):
+            if (first, second) not in everywhere:
+                text = f"{_pair(axis, first, second)} give the same plan beside {survey.shown(digits, place)}"
                 instead = "expected alternatives (`name`, `set`) that set this field only where it has an effect"
                 yield source.message(at, f"{text}: nothing there takes them; {instead}")
     for who, text in survey.never_used():
@@ -181,8 +181,8 @@ def _without_effect(survey: Survey, source: Source, found: PreflightResult, *, n
         found.warnings.append(f"{text}: a value that has no effect in another one is not found")
 
 
-def _pair(axis: Axis, one: int, other: int) -> str:
-    return f"`{axis.values[one]}` and `{axis.values[other]}`"
+def _pair(axis: Axis, first: int, second: int) -> str:
+    return f"`{axis.values[first]}` and `{axis.values[second]}`"
 
 
 # --- SQL ---
@@ -205,14 +205,14 @@ def _wrong_sql(
                 return  # what builds on it would be reported, too
         errors = False
         for number, claim in enumerate(campaign.claims):
-            if campaign.asks(claim, profile):
+            if campaign.judges(claim, profile):
                 text = _wrong_claim(connection, claim)
                 if text is not None:
                     errors = True
                     place = "sql" if claim.sql is not None else "measure"
                     yield source.message(("claims", number, place), text)
         if profile is not None and not errors:
-            judged = [claim for claim in campaign.claims if campaign.asks(claim, profile)]
+            judged = [claim for claim in campaign.claims if campaign.judges(claim, profile)]
             known = [f"{claim.name}.{name}" for claim in judged for name in _columns(connection, claim.query)]
             for pattern in campaign.profiles[profile].within:
                 if not any(fnmatchcase(name, pattern) for name in known):
@@ -225,9 +225,9 @@ def _wrong_sql(
 
 def _columns(connection: Connection, sql: str) -> dict[str, str]:
     """The names and types of the columns of a SELECT, which is bound and not run."""
-    from qbed.claims.sql import checked, foreseen
+    from qbed.claims.sql import as_duckdb_errors, checked
 
-    with foreseen():
+    with as_duckdb_errors():
         return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {checked(sql)}").fetchall()}
 
 

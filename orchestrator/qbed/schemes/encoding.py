@@ -48,7 +48,7 @@ class Field(Number):
     """The field's offset in bytes, in the layout `struct`."""
     unit: Literal["ns", "us", "ms"] = "ns"
     """Unit of a duration in the kernel."""
-    one: int | None = None
+    scale: int | None = None
     """The value that represents 1, for a fraction."""
     choices: tuple[str, ...] = ()
     """The names of a choice's values, which the kernel numbers from 0."""
@@ -66,8 +66,8 @@ def kernel_value(value: Value, field: Field) -> int:
         return value.value
     if isinstance(value, str):
         return field.choices.index(value)
-    if field.one is not None:
-        return round(value * field.one)
+    if field.scale is not None:
+        return round(value * field.scale)
     return int(value) // _UNITS[field.unit]
 
 
@@ -75,7 +75,7 @@ def base_value(raw: int, field: Field) -> int | float | str:
     """Return a parameter in base units from the kernel's value, except for amounts."""
     if field.choices:
         return field.choices[raw] if raw < len(field.choices) else raw
-    return raw / field.one if field.one is not None else raw * _UNITS[field.unit]
+    return raw / field.scale if field.scale is not None else raw * _UNITS[field.unit]
 
 
 def unpack(number: Number, payload: bytes) -> int:

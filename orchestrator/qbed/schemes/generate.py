@@ -75,8 +75,8 @@ class _Attribute:
         field = name if not self.unit or name.endswith(f"_{self.unit}") else f"{name}_{self.unit}"
         amount = parameter.type == "amount"
         top = 2 ** (8 * place.size) - 1
-        least = self.value(parameter.min, int(amount and parameter.min is not None))
-        most = self.value(parameter.max, _most(place).get(parameter.type, top))
+        smallest = self.value(parameter.min, int(amount and parameter.min is not None))
+        largest = self.value(parameter.max, _largest(place).get(parameter.type, top))
         absent = self.value(parameter.default if place.absent is None else place.absent, 0)
         return {
             "name": name,
@@ -87,9 +87,9 @@ class _Attribute:
             "attribute": f"{prefix}_{field}".upper(),
             "number": place.number,
             "amount": amount,
-            "bounded": (least, most) != (0, top),
-            "min": least,
-            "max": most,
+            "bounded": (smallest, largest) != (0, top),
+            "min": smallest,
+            "max": largest,
             "absent": f"{kind.upper()}_NO_BOUND" if amount else absent,
             "choices": [re.sub(r"\W", "_", word).upper() for word in place.choices],
             "power_of_two": parameter.power_of_two,
@@ -97,9 +97,9 @@ class _Attribute:
         }
 
 
-def _most(place: Field) -> dict[str, int]:
+def _largest(place: Field) -> dict[str, int]:
     """By type, the largest number that a parameter without a bound can be."""
-    return {"flag": 1, "fraction": place.one or 1, "choice": len(place.choices) - 1}
+    return {"flag": 1, "fraction": place.scale or 1, "choice": len(place.choices) - 1}
 
 
 def _comment(text: str) -> str:
@@ -127,7 +127,7 @@ def _attributes(parameters: Sequence[Parameter], declaration: str) -> Iterator[_
 def _option(parameter: Parameter) -> Variables:
     """A parameter as an option of tc, which calls the buffer `limit` as it does other qdiscs'."""
     places = [place for place in (parameter.attribute, parameter.bytes, parameter.packets) if place is not None]
-    one = kernel_value(10**6, places[0]) if parameter.type == "duration" else places[0].one or 1
+    unit = kernel_value(10**6, places[0]) if parameter.type == "duration" else places[0].scale or 1
     kind, value = _TC[parameter.type]
     choices = places[0].choices
     return {
@@ -138,7 +138,7 @@ def _option(parameter: Parameter) -> Variables:
         "bytes": places[0].size,
         "number": places[0].number,
         "packets": parameter.packets.number if parameter.packets is not None else 0,
-        "one": one,
+        "scale": unit,
         "choices": choices,
     }
 

@@ -157,7 +157,7 @@ async def submit(body: requests.Submission, service: ServiceDep) -> Job:
         "cell_timeout": min(body.cell_timeout or limits.cell_timeout_s, limits.cell_timeout_s),
         "cell_space": min(body.cell_space or limits.cell_space_bytes, limits.cell_space_bytes),
     }
-    job = await asyncio.to_thread(service.jobs.add, name, request, lab, queue=limits.queue, kept=limits.kept)
+    job = await asyncio.to_thread(service.jobs.add, name, request, lab, queue=limits.queue, retention=limits.retention)
     service.runner.wake()
     return service.describe(service.jobs.get(job))
 
@@ -329,7 +329,7 @@ async def upload(request: Request, service: ServiceDep) -> requests.Uploaded:
     if kind not in ("application/zip", "application/x-tar", "application/gzip"):
         raise HTTPException(415, "expected application/zip, application/x-tar or application/gzip")
     archive = await request.body()
-    name, found = await asyncio.to_thread(service.uploads.take, archive)
+    name, found = await asyncio.to_thread(service.uploads.add, archive)
     return requests.Uploaded(upload=name, files=found)
 
 

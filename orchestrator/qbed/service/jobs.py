@@ -75,13 +75,13 @@ class Jobs:
         """A job's folder: its events, its uploaded lab if any, its run folder, and the output of its process."""
         return self.folder / f"{job:06d}"
 
-    def add(self, name: str, request: Row, lab: Path | None, *, queue: int, kept: int) -> int:
+    def add(self, name: str, request: Row, lab: Path | None, *, queue: int, retention: int) -> int:
         """Add a job, with a copy of the uploaded lab folder; returns its number. `FullError`."""
         with self._lock:
             waiting, total = self._fetch("SELECT sum(state = 'queued'), count(*) FROM jobs")
             if (waiting or 0) >= queue:
                 raise FullError(f"{waiting} jobs wait already: try again later")
-            if total >= kept:
+            if total >= retention:
                 raise FullError(f"{total} jobs are kept already: remove some that have ended")
             with self._transaction():
                 job = self._db.execute(

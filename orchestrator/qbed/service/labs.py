@@ -53,7 +53,7 @@ class Labs:
 
     def is_up(self, lab: str) -> bool:
         """Whether a lab is still up."""
-        return any(one.find(lab) is not None for one in substrates())
+        return any(substrate.find(lab) is not None for substrate in substrates())
 
     async def up(self, lab: Path, foreign: bool, settings: dict[str, Any], seed: int | None) -> str:
         """Bring a lab up; returns its name. `FullError`, `LabRefusedError`."""
@@ -125,7 +125,7 @@ class Labs:
 
 async def _cut(stream: asyncio.StreamReader) -> str:
     """Read a process's output; only its beginning is kept."""
-    kept = bytearray()
+    output = bytearray()
     while piece := await stream.read(1 << 16):
-        kept += piece[: MAX_OUTPUT - len(kept)]
-    return kept.decode(errors="replace")
+        output += piece[: MAX_OUTPUT - len(output)]
+    return output.decode(errors="replace")

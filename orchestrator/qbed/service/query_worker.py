@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 MEMORY_BYTES = 4 << 30
-"""The limit of address space: DuckDB's own limit, and what Python and Arrow map."""
+"""Limit of the address space: DuckDB's limit, and the mappings of Python and Arrow."""
 ROWS = 4_096
 REFUSED = 3
 """The exit status of a query with an error for the client on standard error."""
 
 
 def main() -> None:
-    """Write the answer, or the query's error to standard error."""
+    """Write the result, or the query's error to standard error."""
     run, form, out, max_bytes = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
@@ -30,12 +30,12 @@ def main() -> None:
     import duckdb
 
     from qbed.base.errors import QbedError
-    from qbed.claims.sql import checked, foreseen, one_line
+    from qbed.claims.sql import as_duckdb_errors, checked, one_line
     from qbed.claims.views import connect
 
     try:
         sql = checked(sys.stdin.read())
-        with foreseen():
+        with as_duckdb_errors():
             reader = connect(run).execute(sql).fetch_record_batch(ROWS)
             _WRITERS[form](reader, out)
     except duckdb.Error as error:
@@ -43,7 +43,7 @@ def main() -> None:
     except QbedError as error:
         _refuse(str(error))
     except MemoryError:
-        _refuse("the answer needs more memory than a query may take")
+        _refuse("the query needs more memory than its limit")
 
 
 def _refuse(text: str) -> None:
@@ -70,7 +70,7 @@ def _csv(reader: Any, out: Path) -> None:
 
 
 def _json(reader: Any, out: Path) -> None:
-    """`{"columns": [...], "rows": [[...], ...]}`, a row a line: two columns may have the same name."""
+    """Write `{"columns": [...], "rows": [[...], ...]}`, one row per line. Columns may have equal names."""
     with out.open("w") as file:
         file.write('{"columns": ' + json.dumps(reader.schema.names) + ', "rows": [')
         between = "\n"
@@ -86,7 +86,7 @@ def _rows(reader: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: NaN and infinities are null, other types text."""
+    """Convert a value to JSON: NaN and infinities become null, other types text."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     if isinstance(value, list):

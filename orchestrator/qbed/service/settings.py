@@ -36,7 +36,7 @@ class Settings:
     """Concurrent cells in a campaign; by default as many as there are cores."""
     queue: int = 100
     """Limit on waiting jobs."""
-    kept: int = 1_000
+    retention: int = 1_000
     """Limit on stored jobs."""
     cell_timeout_s: float = 3600.0
     cell_space_bytes: int = 64_000_000_000

@@ -129,7 +129,7 @@ async def samples(run: Path, state: Callable[[], str], stopping: asyncio.Event) 
 
 
 async def _rest(tail: CellTail, seconds: float) -> None:
-    """Until it is time to look again, or the files that are awaited are there: to ask for those costs little."""
+    """Wait until the next poll is due or the awaited files exist; a test of whether they exist is cheap."""
     until = time.monotonic() + seconds
     while tail.awaited and time.monotonic() < until:
         await asyncio.sleep(EAGER_S)
@@ -139,10 +139,10 @@ async def _rest(tail: CellTail, seconds: float) -> None:
 
 
 async def replay(events: Iterator[Event], stopping: asyncio.Event) -> AsyncIterator[bytes]:
-    """Send events as fast as the viewer takes them."""
+    """Send events as fast as the viewer receives them."""
     while not stopping.is_set():
-        one = await to_thread.run_sync(next, events, None)
-        if one is None:
+        event = await to_thread.run_sync(next, events, None)
+        if event is None:
             yield message("end", {})
             return
-        yield message(*one)
+        yield message(*event)

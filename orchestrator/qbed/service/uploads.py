@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab folders that clients send, as a ZIP or a (compressed) tar: files with plain names, and nothing else.
+"""Uploaded lab folders: a ZIP or a (compressed) tar of files with plain names.
 
 An archive is untrusted: names must be plain, links and devices are refused, and sizes are counted while unpacking
 instead of taken from the archive.
@@ -24,9 +24,9 @@ from typing import IO
 
 from qbed.base.errors import MissingError, QbedError
 
-MAX_FILES, MAX_BYTES, DEEPEST = 200, 16 << 20, 4
+MAX_FILES, MAX_BYTES, MAX_DEPTH = 200, 16 << 20, 4
 MAX_ENTRIES, MAX_TAR = 4 * MAX_FILES, MAX_BYTES + (2 << 20)
-"""With folders and headers."""
+"""Limits that include folders and headers."""
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _PIECE = 1 << 16
 _BROKEN = (
@@ -43,15 +43,15 @@ Member = tuple[str, IO[bytes]]
 
 
 class Uploads:
-    """The folders that were sent, by the checksum of their archives; the oldest go when there are too many."""
+    """Uploaded folders, by the checksum of their archives. The oldest are deleted beyond a limit."""
 
     def __init__(self, folder: Path, max_uploads: int) -> None:
         self._folder, self._max_uploads = folder / "uploads", max_uploads
         self._folder.mkdir(parents=True, exist_ok=True)
-        for rest in self._folder.glob(".new-*"):
-            shutil.rmtree(rest, ignore_errors=True)
+        for leftover in self._folder.glob(".new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
-    def take(self, archive: bytes) -> tuple[str, list[str]]:
+    def add(self, archive: bytes) -> tuple[str, list[str]]:
         """Unpack an archive; returns its name and its files. `UploadError`."""
         name = hashlib.sha256(archive).hexdigest()
         place = self._folder / name
@@ -65,7 +65,7 @@ class Uploads:
             finally:
                 shutil.rmtree(new, ignore_errors=True)
         place.touch()
-        self._forget()
+        self._delete_oldest()
         return name, sorted(str(file.relative_to(place)) for file in place.rglob("*") if file.is_file())
 
     def find(self, name: str) -> Path:
@@ -75,7 +75,7 @@ class Uploads:
             raise MissingError(f"there is no upload {name}: send it (again) first")
         return place
 
-    def _forget(self) -> None:
+    def _delete_oldest(self) -> None:
         places = sorted(self._folder.glob("[0-9a-f]*"), key=lambda path: path.stat().st_mtime)
         for place in places[: -self._max_uploads]:
             shutil.rmtree(place, ignore_errors=True)
@@ -118,16 +118,16 @@ def _unpack(archive: bytes, folder: Path) -> None:
 
 def _parts(name: str) -> list[str]:
     parts = name.removeprefix("./").split("/")
-    if len(parts) > DEEPEST or not all(_PART.fullmatch(part) for part in parts):
+    if len(parts) > MAX_DEPTH or not all(_PART.fullmatch(part) for part in parts):
         raise UploadError(
             f"{name[:200]!r} is no name for a file of a lab: expected letters, digits, `_`, `-` and `.`,"
-            f" at most {DEEPEST} folders deep"
+            f" at most {MAX_DEPTH} folders deep"
         )
     return parts
 
 
 def _members(archive: bytes) -> Iterator[Member]:
-    """The archive's files, one after the other; folders are left out, anything else is refused."""
+    """Generate the archive's files, without folders; reject other members."""
     if archive.startswith(b"PK"):
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:
             if len(packed.infolist()) > MAX_ENTRIES:
@@ -142,19 +142,19 @@ def _members(archive: bytes) -> Iterator[Member]:
                     yield entry.filename, stream
         return
     with tarfile.open(fileobj=io.BytesIO(_inflated(archive)), mode="r:") as packed:
-        for number, one in enumerate(packed):
+        for number, member in enumerate(packed):
             if number > MAX_ENTRIES:
                 raise UploadError(f"expected at most {MAX_FILES} files")
-            if one.isdir():
+            if member.isdir():
                 continue
-            found = packed.extractfile(one) if one.isreg() and not one.issparse() else None
+            found = packed.extractfile(member) if member.isreg() and not member.issparse() else None
             if found is None:
-                raise UploadError(f"{one.name[:200]!r} is no plain file")
-            yield one.name, found
+                raise UploadError(f"{member.name[:200]!r} is no plain file")
+            yield member.name, found
 
 
 def _inflated(archive: bytes) -> bytes:
-    """A tar as it was before gzip, if it was; all of it at once, since its headers may say any length, too."""
+    """Decompress a tar, if it is compressed. Its length is limited, since lengths in its headers are untrusted."""
     if not archive.startswith(b"\x1f\x8b"):
         return archive
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)

@@ -21,7 +21,7 @@ from qbed.storage.identity import StoreError
 
 CELL_ROW, MERGED = "cell.json", "checksums.json"
 CHUNK_BYTES = 1 << 20
-REMEDY = "`qbed run` of the same campaign into this folder makes it anew"
+REMEDY = "`qbed run` of the same campaign into this folder repairs it"
 
 _Read = TypeVar("_Read")
 

@@ -85,7 +85,7 @@ def _is_axis(axis: object) -> bool:
         and COLUMN.fullmatch(axis["name"]) is not None
         and isinstance(values, list)
         and bool(values)
-        and all(isinstance(one, str | int | float) for one in values)
+        and all(isinstance(value, str | int | float) for value in values)
     )
 
 

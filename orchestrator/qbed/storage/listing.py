@@ -75,8 +75,8 @@ class Listing:
         try:
             with duckdb.connect() as connection:
                 found = connection.execute(f"SELECT {columns} FROM read_parquet(?) ORDER BY cell", [table])
-                while some := found.fetchmany(1000):
-                    yield from (dict(zip(names, row, strict=True)) for row in some)
+                while batch := found.fetchmany(1000):
+                    yield from (dict(zip(names, row, strict=True)) for row in batch)
         except duckdb.Error as error:
             text = " ".join(str(error).split())
             raise StoreError(f"{table} is damaged: {text}; `qbed run` makes it again") from None

@@ -274,7 +274,7 @@ class RunFolder:
         left = iter(cells)
         while rows := [self._add_cell(number, files, max_samples) for number in islice(left, MERGE_ROWS)]:
             for row in rows:
-                row.update((one.column, one.by_text.get(str(row.get(one.axis)))) for one in numbers)
+                row.update((column.column, column.by_text.get(str(row.get(column.axis)))) for column in numbers)
             with _reading(self.cells):
                 files["cells"].add(pa.Table.from_pylist(rows, schema=schemas["cells"]))
         for name, file in files.items():

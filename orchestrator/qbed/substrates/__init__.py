@@ -299,28 +299,30 @@ def substrates() -> list[Substrate]:
 
 def check_name_free_elsewhere(name: str, on: str) -> None:
     """SessionError if a lab of this name is up on another substrate than `on`."""
-    for other in substrates():
-        if other.name != on and (there := other.find(name)) is not None:
-            raise SessionError(f"the lab {name} is up already, on {there.substrate}; `qbed down {name}` takes it down")
+    for candidate in substrates():
+        if candidate.name != on and (deployment := candidate.find(name)) is not None:
+            raise SessionError(
+                f"the lab {name} is up already, on {deployment.substrate}; `qbed down {name}` takes it down"
+            )
 
 
 def find_lab(lab: str) -> Deployment:
     """The lab that is up by its name, or by the file or folder that it was brought up from. SessionError: none is."""
     path = Path(lab)
     if lab and "/" not in lab and not lab.startswith("."):
-        for one in substrates():
-            if (found := one.find(lab)) is not None:
+        for substrate in substrates():
+            if (found := substrate.find(lab)) is not None:
                 return found
     if path.exists():
         file = str((path / "lab.yml" if path.is_dir() else path).resolve())
-        for one in substrates():
-            for there in one.deployments():
-                if there.file == file:
-                    return there
+        for substrate in substrates():
+            for deployment in substrate.deployments():
+                if deployment.file == file:
+                    return deployment
         raise SessionError(f"the lab of {path} is not up; `qbed ps` lists what is up")
     if not lab or "/" in lab or lab.startswith("."):
         raise SessionError(f"there is no lab {lab}; `qbed ps` lists what is up")
-    up = [there.name for one in substrates() for there in one.deployments()]
+    up = [deployment.name for substrate in substrates() for deployment in substrate.deployments()]
     if hint := nearest(lab, up):
         raise SessionError(f"the lab {lab} is not up{hint}")
     raise SessionError(f"the lab {lab} is not up; `qbed up` brings it up, `qbed ps` lists what is up")

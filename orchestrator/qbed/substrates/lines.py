@@ -21,10 +21,10 @@ class LineReader:
     def __init__(self) -> None:
         self._received = bytearray()
 
-    def read(self, connection: socket.socket, *, strict: bool = False) -> list[Message] | None:
+    def read(self, connection: socket.socket, *, only_objects: bool = False) -> list[Message] | None:
         """The messages that have arrived; None if the connection is closed.
 
-        Lines that are no JSON objects are ignored. `strict`: they count as the end of the connection.
+        Lines that are no JSON objects are ignored. `only_objects`: they count as the end of the connection.
         """
         try:
             data = connection.recv(1 << 16)
@@ -37,7 +37,7 @@ class LineReader:
             return []
         *lines, self._received = self._received.split(b"\n")
         messages = [message for line in lines if isinstance(message := _parse(line), dict)]
-        return None if strict and len(messages) < len(lines) else messages
+        return None if only_objects and len(messages) < len(lines) else messages
 
 
 def _parse(line: bytearray) -> object:

@@ -54,7 +54,7 @@ class Toolchain:
     """The recorded checksums, by the files' names in the folder."""
 
     def check(self, names: Iterable[str]) -> None:
-        """`ToolchainError` unless these files are what was built."""
+        """`ToolchainError` if one of these files differs from its checksum."""
         for name, problem in damaged_files(self.folder, self.checksums, names):
             raise self.damaged(name, problem)
 

@@ -317,9 +317,9 @@ def _run(data: bytes, start: int, kind: int, length: int, available: int) -> int
     while known < available:
         ahead = min(available, known * 8)
         words = np.ndarray((ahead - known,), "<u4", data, start + known * length, (length,))
-        other = words != want
-        first = int(other.argmax())
-        if other[first]:
+        different = words != want
+        first = int(different.argmax())
+        if different[first]:
             return known + first
         known = ahead
     return available

@@ -112,7 +112,7 @@ def test_cells_go_by_their_keys_into_the_store(bench: Path, monkeypatch: pytest.
     keys = qbed.queue(bench, profile="quick")
     assert len(keys) == 2 and [qbed.cell(key).status for key in keys] == ["complete"] * 2
     assert qbed.cell(keys[0]).stored and qbed.queue(bench, profile="quick") == []
-    assert {one.key for one in qbed.store().cells()} == set(keys) and list(qbed.store().verify()) == []
+    assert {cell.key for cell in qbed.store().cells()} == set(keys) and list(qbed.store().verify()) == []
     assert len(qbed.store().shrink(0)) == 2 and list(qbed.store().cells()) == []
     monkeypatch.setenv("QBED_STORE", "off")
     with pytest.raises(QbedError, match="there is no store"):

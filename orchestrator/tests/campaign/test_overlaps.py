@@ -40,7 +40,9 @@ def in_plan(plan: Plan, field: str) -> set[str]:
             if name == "scheme":
                 return {queue.scheme for queue in queues}
             given = [_parameters(queue.scheme, queue.qdisc) for queue in queues]
-            return {one[name] for one in given if name in one}  # a scheme without the parameter has no use for it
+            return {
+                settings[name] for settings in given if name in settings
+            }  # a scheme without the parameter has no use for it
         case ["links", _, "delay"]:
             return {format_duration(end.delay_ns) for link in plan.links for end in (link.a, link.b)}
         case ["links", _, name] if name.startswith("rate"):
@@ -61,11 +63,11 @@ def _parameters(scheme: str, qdisc: Qdisc) -> dict[str, str]:
     return registry()[scheme].describe(qdisc.kind, bytes.fromhex(qdisc.options))
 
 
-def same(field: str, one: str, other: str) -> bool:
+def same(field: str, first: str, second: str) -> bool:
     parse: Any = {"buffer": parse_amount, "queue": parse_amount, "threshold": parse_amount, "delay": parse_duration}
     parse |= {"rate": parse_rate, "rate[0]": parse_rate}
     read = parse.get(field.rpartition(".")[2], str)
-    return bool(read(one) == read(other))
+    return bool(read(first) == read(second))
 
 
 def plan_of(folder: Path, cell: Cell) -> Plan:
@@ -122,7 +124,7 @@ axes:
 
 
 @pytest.mark.parametrize(
-    ("set_", "says"),
+    ("set_", "message"),
     [
         ({"switches.default.scheme": "codel"}, "the name `droptail` of the axis `scheme` untrue"),
         ({"switches.default.threshold": "5 packets"}, "alternatives differ in `switches.default.threshold`"),
@@ -134,11 +136,11 @@ axes:
         ({"links..delay": "5 us"}, "expected a field such as"),
     ],
 )
-def test_a_set_option_that_contradicts_a_label_is_refused(tmp_path: Path, set_: dict[str, Any], says: str) -> None:
+def test_a_set_option_that_contradicts_a_label_is_refused(tmp_path: Path, set_: dict[str, Any], message: str) -> None:
     write_lab(tmp_path, AXES)
     with pytest.raises(QbedError) as caught:
         matrix_of(tmp_path, set_)
-    assert says in str(caught.value) and "--set" in str(caught.value)
+    assert message in str(caught.value) and "--set" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_the_seed_can_be_set_like_any_field(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (
             "axes:\n  a: {field: links.default.delay, values: [5 us]}\n"
@@ -207,11 +209,11 @@ def test_the_seed_can_be_set_like_any_field(tmp_path: Path) -> None:
         ("axes:\n  links..delay: [5 us]\n", "campaign.yml:3:3: axes.\"links..delay\": expected a field such as"),
     ],
 )  # fmt: skip
-def test_axes_that_override_each_other_are_refused_with_both_positions(tmp_path: Path, text: str, says: str) -> None:
+def test_axes_that_override_each_other_are_refused_with_both_positions(tmp_path: Path, text: str, message: str) -> None:
     file = write_lab(tmp_path, f"question: Who wins?\n{text}") / "campaign.yml"
     with pytest.raises(CampaignError) as caught:
         load_campaign(file)
-    assert says.replace("FILE", str(file)) in str(caught.value)
+    assert message.replace("FILE", str(file)) in str(caught.value)
 
 
 def test_settings_for_all_cells_outlive_an_axis_above_them(tmp_path: Path) -> None:
@@ -244,8 +246,8 @@ PATHS = st.sampled_from(sorted(VALUES))
 
 
 @st.composite
-def fields(draw: Any, most: int = 3) -> dict[str, Any]:
-    return {path: draw(st.sampled_from(VALUES[path])) for path in draw(st.lists(PATHS, max_size=most, unique=True))}
+def fields(draw: Any, count: int = 3) -> dict[str, Any]:
+    return {path: draw(st.sampled_from(VALUES[path])) for path in draw(st.lists(PATHS, max_size=count, unique=True))}
 
 
 @st.composite
@@ -298,11 +300,13 @@ def _labels_hold(plan: Plan, cell: Cell, axes: dict[str, Any], set_: dict[str, A
                 for other in axes.values()
                 if isinstance(other, dict)
             }
-            every = [{".".join(map(str, path)): v for path, v in leaves(one["set"]).items()} for one in entry]
-            mine = every[[one["name"] for one in entry].index(cell.values[axis])]
+            every = [
+                {".".join(map(str, path)): v for path, v in leaves(alternative["set"]).items()} for alternative in entry
+            ]
+            chosen = every[[alternative["name"] for alternative in entry].index(cell.values[axis])]
             promised = {
-                f: v for f, v in mine.items()
-                if f not in differing and any(one.get(f) != v for one in every)
+                f: v for f, v in chosen.items()
+                if f not in differing and any(settings.get(f) != v for settings in every)
             }  # fmt: skip
         for field, value in promised.items():
             _holds(plan, field, value, cell)
@@ -314,7 +318,7 @@ def _labels_hold(plan: Plan, cell: Cell, axes: dict[str, Any], set_: dict[str, A
 
 
 def _holds(plan: Plan, field: str, value: Any, cell: Cell) -> None:
-    """Everything that a field means has its value; switches only where no more specific key says otherwise."""
+    """Everything that a field means has its value; switches only where no more specific key overrides it."""
     field = field.replace(".0", "[0]")
     if not isinstance(value, str):
         return
@@ -327,7 +331,12 @@ def _holds(plan: Plan, field: str, value: Any, cell: Cell) -> None:
         found = set[str]().union(*(in_plan(plan, f"switches.{place}.{name}") for place in places))
     else:
         found = in_plan(plan, field)
-    assert all(same(field, value, one) for one in found), (field, value, found, json.dumps(dict(cell.settings)))
+    assert all(same(field, value, equal_value) for equal_value in found), (
+        field,
+        value,
+        found,
+        json.dumps(dict(cell.settings)),
+    )
 
 
 def test_a_field_in_two_spellings_is_one_field(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_cells_on_the_wall_clock_run_until_the_mean_is_known(
     lab = write_lab(tmp_path / "lab", ONE.replace("UNTIL", "until 15 % of fct_mean_ns, at most 20"))
     wishes = RunOptions(out=tmp_path / "run", limits=Limits(60, 60), on="containerlab", dilation=3)
     done = run_campaign(prepare(lab, wishes), Here(), Screen(), images=False)
-    values = [float(one) for (one,) in duckdb.sql(
+    values = [float(value) for (value,) in duckdb.sql(
         f"SELECT avg(fct_ns) FROM '{tmp_path}/run/flows.parquet' GROUP BY cell ORDER BY cell").fetchall()]  # fmt: skip
     assert MIN_SEEDS < done.totals.complete == len(values) < 20 and done.totals.stored == 0
     assert half_width(values) <= 0.15 < half_width(values[:MIN_SEEDS])

@@ -90,9 +90,9 @@ def test_links_expect_only_what_was_not_lost_between_guests(plan: Plan) -> None:
     lost = lost_between(plan, wall(plan, eth0=eth0))
     link = next(
         index
-        for index, one in enumerate(plan.links)
-        if "s1" in (plan.nodes[one.a.node].name, plan.nodes[one.b.node].name)
-        and "eth0" in (one.a.interface, one.b.interface)
+        for index, link in enumerate(plan.links)
+        if "s1" in (plan.nodes[link.a.node].name, plan.nodes[link.b.node].name)
+        and "eth0" in (link.a.interface, link.b.interface)
     )
     assert sorted(number for place, number in lost.items() if place[0] == link)[-1] == 34
     assert lost_between(plan, wall(plan, tuple(node.name for node in plan.nodes), eth0=eth0)) == {}

@@ -81,11 +81,11 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "says"), BAD, ids=[text for text, _ in BAD])
-def test_a_mistake_has_one_clear_message(text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "message"), BAD, ids=[text for text, _ in BAD])
+def test_a_mistake_has_one_clear_message(text: str, message: str) -> None:
     with pytest.raises(LabError) as error:
         compiled(text)
-    assert says in "\n".join(error.value.messages)
+    assert message in "\n".join(error.value.messages)
     assert len(error.value.messages) == 1
 
 
@@ -97,8 +97,8 @@ FLOWS[8] = {"label": "b", "src": "h2", "dst": "h1", "workload": 1, "dscp": None}
 
 def records(probes: list[Probe]) -> bytes:
     rows = np.zeros(len(probes), PROBE_DTYPE)
-    for row, (flow, number, sent, there, back) in zip(rows, probes, strict=True):
-        times = (NEVER,) * 3 if back < 0 else (sent + there, sent + there + 1, sent + there + 1 + back)
+    for row, (flow, number, sent, forward_ns, back) in zip(rows, probes, strict=True):
+        times = (NEVER,) * 3 if back < 0 else (sent + forward_ns, sent + forward_ns + 1, sent + forward_ns + 1 + back)
         row["flow"], row["number"], row["sent_ns"] = flow, number, sent
         row["received_ns"], row["replied_ns"], row["returned_ns"] = times
     return rows.tobytes()
@@ -131,27 +131,27 @@ def test_rows_say_both_ways_and_what_is_lost(tmp_path: Path) -> None:
 def test_however_it_is_read_each_probe_is_one_row(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[int, int, int]], chunk: int
 ) -> None:
-    sent = {(flow, number): (flow, number, 100 * number, there, 5) for flow, number, there in drawn}
+    sent = {(flow, number): (flow, number, 100 * number, forward_ns, 5) for flow, number, forward_ns in drawn}
     probes = sorted(sent.values(), key=lambda probe: probe[2])
-    whole = table(tmp_path_factory.mktemp("whole"), records(probes))
+    complete = table(tmp_path_factory.mktemp("whole"), records(probes))
     made, pieces = Probes(FLOWS), read_probes(io.BytesIO(records(probes)), chunk)
-    assert [row for piece in pieces for row in made._table(piece).to_pylist()] == whole
-    assert [(row["flow"], row["probe"], row["there_ns"]) for row in whole] == [(p[0], p[1], p[3]) for p in probes]
-    for row in whole:
+    assert [row for piece in pieces for row in made._table(piece).to_pylist()] == complete
+    assert [(row["flow"], row["probe"], row["there_ns"]) for row in complete] == [(p[0], p[1], p[3]) for p in probes]
+    for row in complete:
         before = sent.get((row["flow"], row["probe"] - 1))
         assert row["ipdv_ns"] == (None if before is None else row["there_ns"] - before[3])
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (records([(3, 0, 0, 1, 1)])[:-1], "probes.bin: the last record has 39 of 40 bytes"),
         (records([(9, 0, 0, 1, 1)]), "probes.bin: flow 9 is no probe"),
         (records([(2**32 - 1, 0, 0, 1, 1)]), "flow 4294967295 is no probe"),
     ],
 )
-def test_damaged_records_are_refused(tmp_path: Path, data: bytes, says: str) -> None:
-    with pytest.raises(RecordError, match=says):
+def test_damaged_records_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(RecordError, match=message):
         table(tmp_path, data)
 
 

@@ -102,12 +102,12 @@ def test_tables_have_the_records_of_taps(tmp_path: Path) -> None:
 
 def test_a_class_that_is_new_in_a_window(tmp_path: Path) -> None:
     stream = b""
-    for at, most, bins in ((0, 0, {}), (3_000_000, 9, {9: 1}), (10_000_000, 5, {4: 2, 9: 1})):
+    for at, longest, bins in ((0, 0, {}), (3_000_000, 9, {9: 1}), (10_000_000, 5, {4: 2, 9: 1})):
         for queue in range(4):
             stream += bound(queue, at, duration_ns=at) + histogram(queue, at, 1514, [at], at_bound=True)
         if bins:
             total = sum(ns * packets for ns, packets in bins.items())
-            stream += sojourn(0, at, 2, bins, at_bound=True, sum_ns=total, max_ns=most)
+            stream += sojourn(0, at, 2, bins, at_bound=True, sum_ns=total, max_ns=longest)
     stream += sojourn(0, 10_000_000, 0, {7: 1}, at_bound=True, sum_ns=7, max_ns=7)
     observe = "{sojourn: true, windows: {a: {until: 3 ms}, b: {from: 3 ms}, all: {}}}"
     rows = tables_of(tmp_path, observe, stream)("sojourn_windows")

@@ -23,7 +23,7 @@ def test_a_run_without_a_column_is_damaged(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     for out in "ab":
         assert bench.campaign(out, "--profile", "quick")[0] == 0
-    assert bench.run("diff", "a", "b") == (0, "2 cells in both, 0 of them did something else\n")
+    assert bench.run("diff", "a", "b") == (0, "2 cells in both, 0 with different traces\n")
     cells = tmp_path / "b" / "cells.parquet"
     pq.write_table(pq.read_table(cells).drop(["trace_sha256"]), cells)
     record_checksums(tmp_path / "b", ["cells.parquet"], more=True)
@@ -35,13 +35,13 @@ def test_a_run_without_a_column_is_damaged(tmp_path: Path) -> None:
 
 def test_a_link_where_a_file_is_written_leads_nowhere(tmp_path: Path) -> None:
     """In an untrusted folder: `qbed run --lock` writes beside the campaign."""
-    mine, folder = tmp_path / "mine", tmp_path / "theirs"
-    mine.write_text("mine")
+    first, folder = tmp_path / "mine", tmp_path / "theirs"
+    first.write_text("mine")
     folder.mkdir()
-    (folder / ".campaign.lock.tmp").symlink_to(mine)
-    (folder / "campaign.lock").symlink_to(mine)
+    (folder / ".campaign.lock.tmp").symlink_to(first)
+    (folder / "campaign.lock").symlink_to(first)
     write_json(folder / "campaign.lock", {"version": 1})
-    assert mine.read_text() == "mine" and not (folder / "campaign.lock").is_symlink()
+    assert first.read_text() == "mine" and not (folder / "campaign.lock").is_symlink()
     assert [path.name for path in folder.iterdir()] == ["campaign.lock"]
     (folder / ".campaign.lock.tmp").mkdir()
     with pytest.raises(OSError):
@@ -202,13 +202,13 @@ def test_different_settings_are_reported_first(tmp_path: Path) -> None:
     cell, setting, first, total = text.splitlines()
     assert status == 1 and cell == "cell delay=5 us, seed=1, tcp=reno"
     assert setting == "  links.default.rate: as in the lab file / 2 Gbit/s"
-    assert " ms: " in first and total == "2 cells in both, 2 of them did something else"
+    assert " ms: " in first and total == "2 cells in both, 2 with different traces"
     with (tmp_path / "lab" / "lab.yml").open("a") as file:
         file.write("# A comment.\n")
     write_manifest(tmp_path / "tools", kernel_version="another")
     assert bench.campaign("c", "--profile", "quick")[0] == 0
     status, text = bench.run("diff", "a", "c")
-    assert status == 0 and text.endswith("; 2 did the same with other settings or another toolchain\n")
+    assert status == 0 and text.endswith("; 2 have equal traces in spite of other settings or another toolchain\n")
     with Difference(tmp_path / "a", tmp_path / "c") as difference:
         lab, kernel = difference.inputs((0, 0))
     assert lab.name == "lab file's sha256" and str(kernel) == "toolchain's kernel_version: fake / another"

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from qbed.campaign.bounds import parse_bound
-from qbed.claims.intervals import FALSE_ALARM, Average, centre, detectable, interval, share_interval, surely
+from qbed.claims.intervals import (
+    FALSE_ALARM,
+    Average,
+    detectable,
+    interval,
+    point_estimate,
+    robust_outcome,
+    share_interval,
+)
 
 SEEDS = [3.0, 5.0, 4.0, 8.0, 6.0]
 
@@ -26,9 +34,9 @@ def test_a_mean_has_students_interval(confidence: float) -> None:
 def test_a_geometric_mean_has_students_interval_of_the_logarithms() -> None:
     low, high = stats.t.interval(0.95, 4, loc=np.mean(np.log(SEEDS)), scale=stats.sem(np.log(SEEDS)))
     assert interval(SEEDS, "geometric") == pytest.approx((math.exp(low), math.exp(high)), rel=1e-9)
-    assert centre(SEEDS, "geometric") == pytest.approx(stats.gmean(SEEDS))
+    assert point_estimate(SEEDS, "geometric") == pytest.approx(stats.gmean(SEEDS))
     assert interval([*SEEDS, 0.0], "geometric") == (-math.inf, math.inf)
-    assert math.isnan(centre([*SEEDS, 0.0], "geometric"))
+    assert math.isnan(point_estimate([*SEEDS, 0.0], "geometric"))
 
 
 @pytest.mark.parametrize(("count", "ends"), [(5, (-math.inf, math.inf)), (6, (1, 6)), (9, (2, 8)), (20, (6, 15))])
@@ -85,6 +93,6 @@ def test_a_run_of_twenty_true_claims_fails_less_than_once_in_a_thousand(populati
     alarms = 0
     for _ in range(runs):
         below = (row for row in draws[population]() if row.mean() < bound.low)
-        alarms += any(surely(list(row), "mean", bound, level) == "refuted" for row in below)
+        alarms += any(robust_outcome(list(row), "mean", bound, level) == "refuted" for row in below)
     assert alarms / runs < FALSE_ALARM
-    assert surely([0.0] * seeds, "mean", bound, level) == "refuted", "the rule can raise an alarm"
+    assert robust_outcome([0.0] * seeds, "mean", bound, level) == "refuted", "the rule can raise an alarm"

@@ -32,5 +32,5 @@ def test_interval_95_is_students() -> None:
     assert evaluate("interval_95(x)", [1.0]) is None, "one value says nothing of its spread"
     assert evaluate("interval_95(x)", [1.0, 2.0]) == pytest.approx(12.706 * math.sqrt(0.5) / math.sqrt(2))
     assert evaluate("interval_95(x)", [1.0, 2.0, 3.0]) == pytest.approx(4.303 / math.sqrt(3))
-    many = [0.0, 1.0] * 50
-    assert evaluate("interval_95(x)", many) == pytest.approx(2.042 * math.sqrt(25 / 99) / 10)
+    samples = [0.0, 1.0] * 50
+    assert evaluate("interval_95(x)", samples) == pytest.approx(2.042 * math.sqrt(25 / 99) / 10)

@@ -69,14 +69,14 @@ def test_a_claim_holds_if_it_does_for_each_combination(judge: Judge) -> None:
     found = judge(claim, a=[2.0, 2.1, 2.2], b=[1.0, 1.1, 1.05])
     assert found.verdict == "refuted" and found.reason is not None
     assert found.reason.startswith("value (scheme b) is ") and found.reason.endswith(", expected > 1.5")
-    assert [one.group for one in found.estimates] == [{"scheme": "a"}, {"scheme": "b"}]
+    assert [estimate.group for estimate in found.estimates] == [{"scheme": "a"}, {"scheme": "b"}]
 
 
 def test_a_measure_without_a_bound_is_shown_and_decides_nothing(judge: Judge) -> None:
     claim = {"measure": {"ratio": RATIO, "least": "min(goodput_bps)"}, "bound": {"ratio": "> 1.5"}}
     found = judge(claim, a=[1.0, 1.0, 1.0], b=[2.0, 2.1, 2.2])
     assert found.verdict == "holds" and set(found.measured) == {"ratio", "least"}
-    assert [one.outcome for one in found.estimates] == ["holds", None]
+    assert [estimate.outcome for estimate in found.estimates] == ["holds", None]
 
 
 def test_a_seed_without_a_value_leaves_a_claim_undecided(judge: Judge) -> None:
@@ -138,7 +138,7 @@ def test_sql_is_asked_for_each_seed(judge: Judge, good: int, of: int, verdict: s
     assert (found.verdict, found.seeds) == (verdict, of)
     assert found.sample_holds is (good == of)
     assert found.measured == {"least": 2.0 if good == of else 1.0}
-    assert found.estimates[0].centre == good / of
+    assert found.estimates[0].point_estimate == good / of
 
 
 def test_sql_of_a_deterministic_claim_gives_the_same_row_for_each_seed(judge: Judge) -> None:

@@ -40,7 +40,7 @@ def test_inspect_shows_the_parameters_of_a_profile() -> None:
     table = json.loads(printed.stdout)
     assert (printed.returncode, table["combinations"]) == (0, 3)
     ports = next(group for group in table["groups"] if group["name"] == "switch ports")
-    target = next(one for one in ports["parameters"] if one["name"] == "target")
+    target = next(parameter for parameter in ports["parameters"] if parameter["name"] == "target")
     assert target["lines"][0] | {"packets": 0} == {
         "where": "scheme codel", "value": "20 us", "packets": 0, "bytes": 25000.0, "time_ns": 20000.0
     }  # fmt: skip

@@ -46,8 +46,8 @@ def test_a_link_changes_at_both_ends_or_at_one(tmp_path: Path) -> None:
     both = changes(tmp_path, "{at: 2 ms, link: s1-s2, rate: 1 Gbit/s, delay: 7 us, loss: 1 %}")
     assert [(c.at_ns, c.link.link, c.link.end) for c in both if c.link] == [(2_000_000, 1, "a"), (2_000_000, 1, "b")]
     assert [(c.link.rate_bps, c.link.delay_ns, c.link.loss) for c in both if c.link] == [(10**9, 7000, 0.01)] * 2
-    (one,) = changes(tmp_path, "{at: 2 ms, link: s2>s1, delay: 7 us}")
-    assert one.plain() == {"at_ns": 2_000_000, "link": {"link": 1, "end": "b", "delay_ns": 7000}}
+    (change,) = changes(tmp_path, "{at: 2 ms, link: s2>s1, delay: 7 us}")
+    assert change.plain() == {"at_ns": 2_000_000, "link": {"link": 1, "end": "b", "delay_ns": 7000}}
 
 
 def test_a_queues_other_parameters_stay_as_they_were(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_queues_other_parameters_stay_as_they_were(tmp_path: Path) -> None:
     first, second = (c.queue for c in changes(tmp_path, events))
     assert first is not None and second is not None
     port = plan(tmp_path, "").queues[first.queue]
-    qdiscs = [one for one in (port.qdisc, first.qdisc, second.qdisc) if isinstance(one, KernelQdisc)]
+    qdiscs = [qdisc for qdisc in (port.qdisc, first.qdisc, second.qdisc) if isinstance(qdisc, KernelQdisc)]
     assert len({qdisc.kind for qdisc in qdiscs}) == 1
     assert len({qdisc.options for qdisc in qdiscs}) == 3
     text = LAB.replace("128 KB, threshold: 20 packets", "64 KB, threshold: 5 packets").replace("EVENTS", "")
@@ -184,7 +184,7 @@ def test_any_text_is_a_trace_or_refused(text: str) -> None:
     except ValueError:
         return
     assert rates and all(rate >= 1 for _, rate in rates)
-    assert all(one[0] < other[0] for one, other in pairwise(rates))
+    assert all(first[0] < second[0] for first, second in pairwise(rates))
 
 
 @given(st.lists(st.integers(0, 20_000), min_size=1, max_size=50))

@@ -25,7 +25,7 @@ def test_every_lab_is_listed_with_its_question_and_profiles() -> None:
     assert found["dumbbell"].question.startswith("How long is the queue of a shared link")
     assert found["dumbbell"].profiles == ("quick", "paper", "switch") and found["dumbbell"].needs == ()
     assert found["bgp-clos"].needs == ("FRR",)
-    assert found["incast"].others == ("containers.yml", "published.yml", "sizes.yml")
+    assert found["incast"].others == ("containers.yml", "introduction.yml", "published.yml", "release.yml", "sizes.yml")
 
 
 def test_the_list_is_printed(tmp_path: Path) -> None:

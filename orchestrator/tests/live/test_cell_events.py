@@ -62,21 +62,21 @@ def together(events: list[Event]) -> dict[tuple[str, int, int], list[float]]:
     found: dict[tuple[str, int, int], list[float]] = {}
     for kind, data in events:
         for key, column, *values in zip(*data.values(), strict=True) if kind in ("queues", "flows") else ():
-            one = found.setdefault((kind, key, column), values)
+            series = found.setdefault((kind, key, column), values)
             if kind == "flows":
-                one[:] = values
-            elif one is not values:
-                ns = one[0] + values[0]
-                mean = (one[2] * one[0] + values[2] * values[0]) / ns
-                sums = [a + b for a, b in zip(one[4:], values[4:], strict=True)]
-                one[:] = [ns, min(one[1], values[1]), mean, max(one[3], values[3]), *sums]
+                series[:] = values
+            elif series is not values:
+                ns = series[0] + values[0]
+                mean = (series[2] * series[0] + values[2] * values[0]) / ns
+                sums = [a + b for a, b in zip(series[4:], values[4:], strict=True)]
+                series[:] = [ns, min(series[1], values[1]), mean, max(series[3], values[3]), *sums]
     return found
 
 
-def assert_equal(one: dict[Any, list[float]], other: dict[Any, list[float]]) -> None:
+def assert_equal(first: dict[Any, list[float]], second: dict[Any, list[float]]) -> None:
     """Equal but for the means, which events have with one decimal."""
-    assert one.keys() == other.keys()
-    assert all(values == pytest.approx(other[key], abs=0.1) for key, values in one.items())
+    assert first.keys() == second.keys()
+    assert all(values == pytest.approx(second[key], abs=0.1) for key, values in first.items())
 
 
 def test_an_ended_cell_gives_the_events_of_the_running_one(run: Path) -> None:
@@ -95,7 +95,7 @@ def test_an_ended_cell_gives_the_events_of_the_running_one(run: Path) -> None:
     assert again[0] == seen[0] and again[-1] == seen[-1] == ("cell-end", {"cell": 3})
     description = seen[0][1]
     nodes = description["nodes"]
-    links = [(nodes[one["a"]], nodes[one["b"]], *one["queues"], one["rate_bps"]) for one in description["links"]]
+    links = [(nodes[link["a"]], nodes[link["b"]], *link["queues"], link["rate_bps"]) for link in description["links"]]
     ends = [(link.a, link.b) for link in plan.links]
     names = [node.name for node in plan.nodes]
     assert sorted(links) == sorted((names[a.node], names[b.node], a.queue, b.queue, a.rate_bps) for a, b in ends)

@@ -41,10 +41,10 @@ def streams(draw: st.DrawFn) -> Any:
 def together(pieces: list[dict[str, list[Any]]]) -> dict[tuple[int, int], list[float]]:
     found: dict[tuple[int, int], list[float]] = {}
     for piece in pieces:
-        for queue, column, ns, least, mean, most, *sums in zip(*piece.values(), strict=True):
-            before = found.get((queue, column), [0, least, 0, most, *[0] * len(SUMS)])
+        for queue, column, ns, minimum, mean, maximum, *sums in zip(*piece.values(), strict=True):
+            before = found.get((queue, column), [0, minimum, 0, maximum, *[0] * len(SUMS)])
             found[queue, column] = [
-                before[0] + ns, min(before[1], least), before[2] + mean * ns, max(before[3], most),
+                before[0] + ns, min(before[1], minimum), before[2] + mean * ns, max(before[3], maximum),
                 *(a + b for a, b in zip(before[4:], sums, strict=True)),
             ]  # fmt: skip
     return found
@@ -68,11 +68,11 @@ def counted(records: Any) -> dict[tuple[int, int], list[float]]:
     return found
 
 
-def same(one: dict[tuple[int, int], list[float]], other: dict[tuple[int, int], list[float]], pieces: int) -> bool:
-    if set(one) != set(other):
+def same(first: dict[tuple[int, int], list[float]], second: dict[tuple[int, int], list[float]], pieces: int) -> bool:
+    if set(first) != set(second):
         return False
-    for key, values in one.items():
-        expected = other[key]
+    for key, values in first.items():
+        expected = second[key]
         if (
             values[:2] + values[3:] != expected[:2] + expected[3:]
             or abs(values[2] - expected[2]) > 0.06 * pieces * values[0]
@@ -92,10 +92,10 @@ def test_columns_equal_the_samples(records: Any, piece: int) -> None:
     one_by_one = [run.records for run in TapTail(QUEUES).feed(data)]  # type: ignore[union-attr]
     spread = np.concatenate(one_by_one) if one_by_one else records
     expected = counted(spread)
-    assert same(together([one for one in pieces if one]), expected, len(pieces) + 1)
+    assert same(together([piece for piece in pieces if piece]), expected, len(pieces) + 1)
     if len(spread):  # as a table has them
-        whole = binned(spread["id"], {name: spread[name] for name in SAMPLED}, WIDTH_NS)
-        assert same(together([whole] if whole else []), expected, 1)
+        together_bins = binned(spread["id"], {name: spread[name] for name in SAMPLED}, WIDTH_NS)
+        assert same(together([together_bins] if together_bins else []), expected, 1)
 
 
 def test_a_guest_can_write_any_number() -> None:

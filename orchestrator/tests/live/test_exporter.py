@@ -52,14 +52,14 @@ FIELDS = ",".join(("interval_ns", "mean_bytes", "mean_packets", *COLUMNS))
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("influx")) as one:
-        yield one
+    with served(tmp_path_factory.mktemp("influx")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("influx-1.8"), "1.8.3") as one:
-        yield one
+    with served(tmp_path_factory.mktemp("influx-1.8"), "1.8.3") as server:
+        yield server
 
 
 def campaign(folder: Path, monkeypatch: pytest.MonkeyPatch, addresses: list[Address]) -> Delivery | str:
@@ -134,10 +134,10 @@ def test_what_is_sent_again_changes_nothing(server: Server, run: Path, tmp_path:
     bodies: list[bytes] = []
 
     class Twice(Influx):
-        def give(self, body: bytes) -> int:
+        def write(self, body: bytes) -> int:
             bodies.append(body)
-            super().give(body)
-            return super().give(body)
+            super().write(body)
+            return super().write(body)
 
     server.sink("twice")
     deliver(run, Twice(f"{server.root}/twice"), 10)
@@ -192,11 +192,11 @@ def test_a_server_killed_and_started_again_in_the_middle_has_all(run: Path, tmp_
         gives = iter(range(1 << 30))
 
         class Killing(Influx):
-            def give(self, body: bytes) -> int:
+            def write(self, body: bytes) -> int:
                 if next(gives) == 1:
                     mortal.kill()
                     threading.Timer(0.5, mortal.start).start()
-                return super().give(body)
+                return super().write(body)
 
         mortal.sink("x")
         delivery = deliver(run, Killing(f"{mortal.root}/x"), 30)
@@ -205,16 +205,16 @@ def test_a_server_killed_and_started_again_in_the_middle_has_all(run: Path, tmp_
 
 
 def test_a_file_has_each_point_once_however_often_it_was_interrupted(run: Path, tmp_path: Path) -> None:
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    deliver(run, File(whole))
-    rows = [json.loads(line) for line in whole.read_text().splitlines()]
+    intact, broken = tmp_path / "whole", tmp_path / "broken"
+    deliver(run, File(intact))
+    rows = [json.loads(line) for line in intact.read_text().splitlines()]
     assert sum(row["measurement"] == "queue" for row in rows) == len(in_parquet(run))
 
     class Dying(File):
         left = 2
 
-        def give(self, body: bytes) -> int:
-            size = super().give(body)
+        def write(self, body: bytes) -> int:
+            size = super().write(body)
             self.left -= 1
             if not self.left:
                 raise KeyboardInterrupt  # the points are written, without a record
@@ -226,9 +226,9 @@ def test_a_file_has_each_point_once_however_often_it_was_interrupted(run: Path, 
             break
         except KeyboardInterrupt:
             pass
-    assert broken.read_bytes() == whole.read_bytes()
+    assert broken.read_bytes() == intact.read_bytes()
     with pytest.raises(SinkError, match="exists already"):
-        File(whole).open(None)
+        File(intact).open(None)
 
 
 def test_samples_of_a_cell_that_runs_leave_before_it_ends(run: Path, tmp_path: Path) -> None:
@@ -248,16 +248,16 @@ def test_samples_of_a_cell_that_runs_leave_before_it_ends(run: Path, tmp_path: P
     batches: list[str] = []
 
     class Keeping(File):
-        def give(self, body: bytes) -> int:
+        def write(self, body: bytes) -> int:
             batches.append(body.decode())
-            return super().give(body)
+            return super().write(body)
 
     exporter = Exporter(other, Keeping(tmp_path / "file"), lambda: 0.0, machine=False)
     exporter.round()
     rows = [json.loads(line) for batch in batches for line in batch.splitlines()]
-    mine = [row for row in rows if row.get("cell") == "0"]
-    assert [row["t_us"] for row in mine if row["measurement"] == "queue"] == [1000, 2000, 3000]
-    assert not [row for row in mine if row["measurement"] == "result"]
+    cell_rows = [row for row in rows if row.get("cell") == "0"]
+    assert [row["t_us"] for row in cell_rows if row["measurement"] == "queue"] == [1000, 2000, 3000]
+    assert not [row for row in cell_rows if row["measurement"] == "result"]
     shutil.rmtree(other / "cells/000000.tmp")
     kept.rename(other / "cells/000000")
     before = len(batches)
@@ -285,15 +285,15 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
     flows.write_bytes(b"".join(samples))
     (tmp_path / "tables").mkdir()
     store_cell(tmp_path, plan, tmp_path / "tables")
-    whole = {path: path.read_bytes() for path in (flows, taps)}
-    for path, content in whole.items():
+    complete = {path: path.read_bytes() for path in (flows, taps)}
+    for path, content in complete.items():
         path.write_bytes(content[: len(content) // 2 - 5])  # within a record
     looks: list[int] = []
 
     def alive() -> bool:
         looks.append(len(server.query('SELECT * FROM "queue"', "lab")))
         if len(looks) == 3:
-            for path, content in whole.items():
+            for path, content in complete.items():
                 path.write_bytes(content)
         return len(looks) < 6
 
@@ -302,7 +302,7 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
     shutil.move(tmp_path / "out", tmp_path / "apart")
     for path in (flows, taps):
         shutil.move(tmp_path / "apart" / path.name, tmp_path / path.name)
-    whole = {tmp_path / path.name: content for path, content in whole.items()}
+    complete = {tmp_path / path.name: content for path, content in complete.items()}
     delivery = deliver_lab(running, sink, follow=True, patience_s=10)
     series, sampled = (read_cell(tmp_path / f"tables/{name}.arrow", 0) for name in ("queue_series", "tcp_info"))
     ports = port_names(plan)
@@ -363,7 +363,7 @@ def test_the_precision_and_the_token_are_always_sent() -> None:
         sink = Influx(url, token)
         sink._connect = lambda: Seeing("x")  # type: ignore[method-assign]
         with pytest.raises(NotTakenError, match="seen"):
-            sink.give(b"")
+            sink.write(b"")
         return seen[-2], seen[-1]
 
     assert target("http://x/db", "u:p") == ("/write?db=db&precision=ns", "Basic dTpw")
@@ -407,11 +407,14 @@ def test_an_exporter_leaves_the_cells_their_cores(run: Path, tmp_path: Path) -> 
     from qbed.live.exporter import exporting
 
     shutil.copytree(run, tmp_path / "run")
-    mine = os.sched_getaffinity(0)
-    for cells_on, expected in (([min(mine)], mine - {min(mine)} or mine), (sorted(mine), mine)):
+    process_cores = os.sched_getaffinity(0)
+    for cells_on, expected in (
+        ([min(process_cores)], process_cores - {min(process_cores)} or process_cores),
+        (sorted(process_cores), process_cores),
+    ):
         sink = Address("ndjson", str(tmp_path / f"{len(cells_on)}.ndjson"))
         with exporting(tmp_path / "run", [sink], lambda _: None, cells_on):
-            (process,) = [one for one in multiprocessing.active_children() if one.name == "qbed-exporter"]
+            (process,) = [child for child in multiprocessing.active_children() if child.name == "qbed-exporter"]
             assert process.pid is not None
             wait_until(lambda pid=process.pid: os.getpriority(os.PRIO_PROCESS, pid) == 19)
             wait_until(lambda pid=process.pid, cores=expected: os.sched_getaffinity(pid) == cores)

@@ -75,7 +75,7 @@ def all_points() -> Iterator[Points]:
         {
             "queue": index, "node": queue.node, "port": queue.port, "discipline": queue.scheme,
             "rate_bps": 10**9, "duration_ns": 10**6, "sent_bytes": 125_000 // 2,
-            "xstats": [(one.name, 7.0) for one in registry()[queue.scheme].statistics] or None,
+            "xstats": [(statistic.name, 7.0) for statistic in registry()[queue.scheme].statistics] or None,
             **dict.fromkeys(("sent_packets", "max_bytes", "dropped_packets", "marked_packets"), 5),
         }
         for index, queue in enumerate(QUEUES)
@@ -108,11 +108,11 @@ def all_points() -> Iterator[Points]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("influx")) as one:
-        sink: Influx = one.sink("qbed")
+    with served(tmp_path_factory.mktemp("influx")) as server:
+        sink: Influx = server.sink("qbed")
         for points in all_points():
-            sink.give(sink.encode(points))
-        yield one
+            sink.write(sink.encode(points))
+        yield server
 
 
 def dashboards() -> dict[str, dict[str, Any]]:
@@ -125,15 +125,15 @@ def test_the_dashboards_are_up_to_date() -> None:
 
 def test_grafana_would_find_them() -> None:
     found = dashboards()
-    assert len({one["uid"] for one in found.values()}) == len(found) == 4
+    assert len({dashboard["uid"] for dashboard in found.values()}) == len(found) == 4
     source = yaml.safe_load((FOLDER / "provisioning/datasources/qbed.yml").read_text())["datasources"][0]
     assert {name: source[name] for name in ("type", "uid")} == SOURCE
     assert "a microsecond of the lab" in found["live"]["panels"][0]["options"]["content"]
-    for one in found.values():
-        places = [panel["gridPos"] for panel in one["panels"]]
+    for dashboard in found.values():
+        places = [panel["gridPos"] for panel in dashboard["panels"]]
         cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
-        assert len(cells) == len(set(cells)) and max(x for x, _ in cells) < 24, one["title"]
-        assert len({panel["id"] for panel in one["panels"]}) == len(places)
+        assert len(cells) == len(set(cells)) and max(x for x, _ in cells) < 24, dashboard["title"]
+        assert len({panel["id"] for panel in dashboard["panels"]}) == len(places)
 
 
 # Required and optional fields of objects of Grafana 12.1, from its public schema (packages/grafana-schema: the kind
@@ -281,7 +281,7 @@ def test_a_run_can_be_deleted(tmp_path: Path, server: Server) -> None:
     other = Origin("look", "look-2", time.time_ns())
     for run in (ORIGIN, other):
         points = queue_points(table("queue_series", [{"queue": 0, "time_ns": 1}]), run, QUEUES)
-        sink.give(sink.encode(points))
+        sink.write(sink.encode(points))
     server.query("DROP SERIES WHERE \"run\" = 'look-1'", "deleted")
     assert [row["value"] for row in server.query('SHOW TAG VALUES WITH KEY = "run"', "deleted")] == ["look-2"]
 
@@ -294,5 +294,7 @@ def test_no_field_has_a_tags_name() -> None:
         for name in points.fields
         if name in TAGS[points.measurement] or name == "time"
     ]
-    tags = [set(one) for points in all_points() for one in points.tags if set(one) != set(TAGS[points.measurement])]
+    tags = [
+        set(names) for points in all_points() for names in points.tags if set(names) != set(TAGS[points.measurement])
+    ]
     assert (wrong, tags) == ([], [])

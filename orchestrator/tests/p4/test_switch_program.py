@@ -144,11 +144,11 @@ REFUSED = [
     ("default: {kind: bmv2, scheme: qcn, recirculation: {port: 511}}", "switches.default.recirculation.port: expected at most 510"),
     ("s1>h1: {scheme: qcn, recirculation: {port: 9}}", "switches.s1>h1.recirculation: is of a switch as a whole: expected it under `s1`"),
     ("default: {kind: bmv2, scheme: abq, above: codel}", "switches.default.above: `above`: in P4 it is `ecn` or `droptail`, got `codel`"),
-    ("default: {kind: bmv2, scheme: abq, release: window}", "switches.default.release: `release`: in P4 it is as in the article, which is the default: got `window`"),
+    ("default: {kind: bmv2, scheme: abq, release: window}", "switches.default.release: `release`: in P4 it is `all` or `count`, got `window`"),
     ("default: {kind: bmv2, scheme: abq, preset: published, threshold: 9 packets}", "in P4 it is as in the article, which is the default: got `peak`"),
     ("default: {kind: bmv2, scheme: abq, threshold: 30 KB}", "`threshold`: in P4 a queue's length is a number of packets"),
     ("default: {kind: bmv2, scheme: abq}\n  s1>h1: {hold_limit: 3 packets}", "in P4 a switch has the same limit of what is held for all its ports"),
-    ("default: {kind: bmv2, scheme: qcn, sample_least: 50 %}", "switches.default.sample_least: `sample_least`: it is more than `sample_most`"),
+    ("default: {kind: bmv2, scheme: qcn, min_sampling: 50 %}", "switches.default.min_sampling: `min_sampling`: it is more than `max_sampling`"),
     ("default: {kind: bmw2}", "expected `linux` or `bmv2`, got `bmw2`"),
     ("default: {kind: bmv2, qdisc: fq_codel}", "a switch that runs a program has plain queues: expected `buffer`"),
     ("s1>h1: {engine: p4switch}", "switches.s1>h1.engine: is of a switch as a whole: expected it under `s1`"),
@@ -166,7 +166,7 @@ REFUSED = [
 @pytest.mark.parametrize(("given", "message"), REFUSED)
 def test_refusals(given: str, message: str) -> None:
     found = messages(LAB.replace(SWITCHES, f"  {given}\n"))
-    assert any(message in one for one in found), found
+    assert any(message in found_message for found_message in found), found
 
 
 FRR = """\
@@ -192,7 +192,7 @@ def test_frr_finds_what_does_not_lead_through_a_switch_in_p4(kind: str) -> None:
             continue
         assert [program.argv[0] for program in node.programs] == ["mgmtd", "zebra", "bgpd"]
         given = {route.to: len(route.via) for route in node.routes}
-        learnt = {one.to: one.hops for one in node.expects}
+        learnt = {expected.to: expected.hops for expected in node.expects}
         assert given | learnt == {r.to: len(r.via) for r in before.routes} and not given.keys() & learnt.keys()
         # a rack's way to racks is by both spines; that of a spine to a rack is one link
         through = {"rack1": 1, "spine1": 2 if name.startswith("rack") else 0}[kind]
@@ -217,7 +217,7 @@ def test_frr_finds_what_does_not_lead_through_a_switch_in_p4(kind: str) -> None:
 )  # fmt: skip
 def test_warnings(overrides: dict[str, Any], warning: str) -> None:
     found = load(LAB, overrides).warnings
-    assert any(warning in one for one in found), found
+    assert any(warning in text for text in found), found
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,9 @@ class Walk:
             if isinstance(match, Prefix)
         }
         assert len(networks) == len(matches) == len(routes)
-        route = networks[max((one for one in networks if address in one), key=lambda one: one.prefixlen)]
+        route = networks[
+            max((network for network in networks if address in network), key=lambda network: network.prefixlen)
+        ]
         number = route["first"] + int(route["count"] * share)
         (hop,) = [e for e in found.entries if e.table == "next_hops" and e.key == {"hop": number}]
         interface = found.ports[hop.arguments["port"]]
@@ -401,8 +403,8 @@ def test_every_pair_is_reached_by_the_same_links_both_ways(topology: str) -> Non
         for a in hosts:
             for b in (host for host in hosts if host != a):
                 for family in (4, 6):
-                    there, back = walk.path(a, b, family, shares), walk.path(b, a, family, shares)
-                    assert there == back[::-1] and len(there) == len(plan.path(a, b).ends)
+                    forward, back = walk.path(a, b, family, shares), walk.path(b, a, family, shares)
+                    assert forward == back[::-1] and len(forward) == len(plan.path(a, b).ends)
     assert plan.one_path == linux.one_path
     shifts = {
         (plan.routing.levels[i] % 2, entry.arguments["shift_by"])
@@ -418,7 +420,9 @@ def test_every_pair_is_reached_by_the_same_links_both_ways(topology: str) -> Non
 def test_entries_of_a_scheme_match_its_program(name: str) -> None:
     program, form = scheme_program(name), json.loads(scheme_program(name).text)
     widths = {
-        (action["name"], one["name"]): one["bitwidth"] for action in form["actions"] for one in action["runtime_data"]
+        (action["name"], parameter["name"]): parameter["bitwidth"]
+        for action in form["actions"]
+        for parameter in action["runtime_data"]
     }
     defaults = registry()[name].defaults()
     recirculation = recirculation_port(name, [defaults], 10**12)
@@ -450,12 +454,12 @@ def test_stamps_full_buffer_is_the_kernels(buffer: tuple[int, Any], rate: int, f
     values = registry()["stamp"].defaults() | {"buffer": amount}
     (entry,) = port_entries("stamp", Port(0, rate, frame), values)
     numbers = {name: int(value) for name, value in entry.arguments.items()}
-    most = 2**32 - 1
+    max_u32 = 2**32 - 1
     packets = amount.value if amount.unit == "packets" else max(1, amount.value // frame)
     size = amount.value if amount.unit == "bytes" else amount.value * frame
     time = min(size, 2**31) * 8 * 10**9 // known if known else 0
-    assert numbers["full_packets"] == packets and numbers["full_bytes"] == min(size, most)
-    assert numbers["full_ns"] == (time if time <= most else 0)
+    assert numbers["full_packets"] == packets and numbers["full_bytes"] == min(size, max_u32)
+    assert numbers["full_ns"] == (time if time <= max_u32 else 0)
     for unit in ("packets", "bytes", "ns"):
         full, inverse = numbers[f"full_{unit}"], numbers[f"inverse_{unit}"]
         assert (full == 0) == (inverse == 0)
@@ -661,7 +665,7 @@ UNTOLD = [
 def test_what_does_not_fit_the_program_is_refused(everything: Any, given: str, message: str) -> None:
     with pytest.raises(LabError) as error:
         everything(given)
-    assert any("lab.yml:" in one and message in one for one in error.value.messages), error.value.messages
+    assert any("lab.yml:" in text and message in text for text in error.value.messages), error.value.messages
 
 
 def test_tables_of_the_plan_and_of_schemes_take_no_entries(folder: Path) -> None:
@@ -721,7 +725,8 @@ def test_what_is_no_controller(controlled: Path, overrides: dict[str, Any], mess
 def test_a_switch_without_a_program_has_no_controller(controlled: Path) -> None:
     resolved = load_lab(controlled, {"switches.s2.kind": "linux"})
     assert any(
-        "controller: the switch runs no program in P4 (`kind: bmv2`): not used" in one for one in resolved.warnings
+        "controller: the switch runs no program in P4 (`kind: bmv2`): not used" in warning
+        for warning in resolved.warnings
     )
     assert not any(node.programs for node in compile_lab(resolved).nodes)
 

@@ -29,7 +29,7 @@ def test_every_profile_of_a_lab_can_judge_its_claims(name: str) -> None:
             for view, sql in campaign.views.items():
                 define(connection, view, sql)
             for claim in campaign.claims:
-                if campaign.asks(claim, profile):
+                if campaign.judges(claim, profile):
                     columns = dict(row[:2] for row in connection.execute(f"DESCRIBE {claim.query}").fetchall())
                     if claim.sql is None:
                         assert {"seed", *claim.each, *claim.measure} == set(columns), (profile, claim.name)
@@ -38,7 +38,9 @@ def test_every_profile_of_a_lab_can_judge_its_claims(name: str) -> None:
                     count += 1
     assert count
     assert not [
-        claim.name for claim in campaign.claims if not any(campaign.asks(claim, one) for one in campaign.profiles)
+        claim.name
+        for claim in campaign.claims
+        if not any(campaign.judges(claim, profile) for profile in campaign.profiles)
     ]
 
 
@@ -55,11 +57,13 @@ def verdict(connection: duckdb.DuckDBPyConnection, campaign: str, name: str, *vi
     loaded, _ = load_campaign(LABS / campaign)
     for view in views:
         connection.execute(f"CREATE VIEW {view} AS {loaded.views[view]}")
-    (claim,) = (one for one in loaded.claims if one.name == name)
+    (claim,) = (candidate for candidate in loaded.claims if candidate.name == name)
     if claim.sql is None:
         seeds = [seed for (seed,) in connection.execute(f"SELECT DISTINCT seed FROM ({claim.query})").fetchall()]
         sample = _Sample(claim, measures(connection, claim, seeds))
-        outcomes = (one.outcome for one in _estimate(sample, seeds, CONFIDENCE)[0] if one.outcome is not None)
+        outcomes = (
+            estimate.outcome for estimate in _estimate(sample, seeds, CONFIDENCE)[0] if estimate.outcome is not None
+        )
         return {"holds": True, "refuted": False, "undecided": None}[_combined(outcomes)]
     ((holds,),) = connection.execute(f"SELECT holds FROM ({claim.sql})").fetchall()
     assert holds is None or isinstance(holds, bool)
@@ -78,7 +82,7 @@ def test_fig_5b_is_undecided_while_its_interval_holds_both_outcomes(
     tables.execute("CREATE TABLE flows (scheme TEXT, size TEXT, seed INT, fct_ns DOUBLE)")
     for seed, factor in enumerate(longer):
         for scheme, first, last in (("droptail", 1, 100 * factor), ("ecn", 50, 100), ("abq", 60, 100)):
-            rows = [(scheme, size, seed, one * 1e6) for size in ("16 KB", "512 KB") for one in (first, last)]
+            rows = [(scheme, size, seed, duration * 1e6) for size in ("16 KB", "512 KB") for duration in (first, last)]
             tables.executemany("INSERT INTO flows VALUES (?, ?, ?, ?)", rows)
     assert verdict(tables, "incast/sizes.yml", "droptail-tail-largest", "sweeps") is holds
 

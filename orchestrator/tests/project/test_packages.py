@@ -98,7 +98,7 @@ def test_functions_are_short() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-                count = sum(one.arg not in ("self", "cls") for one in parameters)
+                count = sum(parameter.arg not in ("self", "cls") for parameter in parameters)
                 lines = (node.end_lineno or 0) - node.body[0].lineno + 1
                 if lines > 60 or (count > 8 and not is_command(node)):
                     wrong.append(f"{module}:{node.lineno} {node.name}: {lines} lines, {count} parameters")

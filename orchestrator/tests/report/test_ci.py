@@ -81,7 +81,7 @@ def test_what_fails_is_handed_out(bench: Bench) -> None:
     found = suites(bench.folder / "out.xml")
     cells = found["tiny.cells"]
     assert [cells.get(name) for name in ("tests", "failures", "errors")] == ["6", "2", "2"]
-    (error,) = {one.get("message", "").partition(":")[0] for one in cells.iter("error")}
+    (error,) = {error_element.get("message", "").partition(":")[0] for error_element in cells.iter("error")}
     assert error == "the guest's kernel panicked" and len(list(cells.iter("failure"))) == 2
     (claim,) = found["tiny.claims"].iter("skipped")
     assert "cells are missing" in claim.get("message", "") and not list(found["tiny.claims"].iter("failure"))
@@ -114,10 +114,10 @@ def test_strange_texts_stay_texts(bench: Bench) -> None:
         reason=strange,
         contradicted=True,
     )
-    one = Ended(strange, bench.folder / "a", {"complete": 2}, 1.0, [verdict], [strange], [strange])
-    write_junit(bench.folder / "out.xml", [one])
+    run = Ended(strange, bench.folder / "a", {"complete": 2}, 1.0, [verdict], [strange], [strange])
+    write_junit(bench.folder / "out.xml", [run])
     assert len(list(ET.parse(bench.folder / "out.xml").getroot().iter("failure"))) == 2
-    write_summary(bench.folder / "out.md", [one])
+    write_summary(bench.folder / "out.md", [run])
     page = (bench.folder / "out.md").read_text()
     assert "<script>" not in page and "[x](" not in page and "\x1b" not in page
     (row,) = [line for line in page.splitlines() if line.startswith("| it ")]

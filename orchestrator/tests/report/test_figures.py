@@ -45,8 +45,8 @@ def rows(kind: Any, values: str, columns: str = "x, y", **more: Any) -> Figure:
 
 def test_the_palette_survives_greyscale() -> None:
     grey = [lightness(colour) for colour in PALETTE]
-    assert min(abs(one - other) for one, other in combinations(grey, 2)) > 7.5
-    assert min(abs(one - other) for one, other in combinations(grey[:3], 2)) > 15  # most figures have no more
+    assert min(abs(first - other) for first, other in combinations(grey, 2)) > 7.5
+    assert min(abs(first - other) for first, other in combinations(grey[:3], 2)) > 15  # most figures have no more
     assert max(grey) < 84  # of white, which is 100
     assert len(set(SYMBOLS)) == len(PALETTE)  # and lines with symbols do not need colours at all
 
@@ -81,9 +81,19 @@ def test_bars_stand_in_the_order_of_their_sizes() -> None:
     assert list(figure.layout.xaxis.categoryarray) == ["32 KB", "128 KB", "1 MB"]
 
 
+def test_parts_of_a_series_are_stacked_on_it() -> None:
+    found = "(1, 2, 'a'), (2, 3, 'a'), (1, 4, 'b'), (1, 5, 'a, part'), (2, 6, 'a, part'), (2, 7, 'a, rest')"
+    first, part, rest, other = drawn(rows("bar", found, "x, y, series", stacked=True), {"s": ["a", "b"]}).data
+    assert [bar.offsetgroup for bar in (first, part, rest, other)] == ["a", "a", "a", "b"]
+    assert list(part.base) == [2, 3] and list(rest.base) == [9] and first.base is other.base is None
+    assert len({first.marker.color, part.marker.color, rest.marker.color}) == 3
+    with pytest.raises(ValueError, match="`stacked` belongs to the kind `bar`"):
+        rows("line", "(1, 2)", stacked=True)
+
+
 def test_what_is_known_exactly_has_no_whiskers() -> None:
-    one = rows("bar", "('a', 1, 1, 1), ('b', 2, 1.5, 3)", "x, y, low, high")
-    spread = drawn(one).data[0].error_y
+    bars = rows("bar", "('a', 1, 1, 1), ('b', 2, 1.5, 3)", "x, y, low, high")
+    spread = drawn(bars).data[0].error_y
     assert list(spread.array) == ["none", 1] and list(spread.arrayminus) == ["none", 0.5]
     assert drawn(rows("bar", "('a', 1, 1, 1)", "x, y, low, high")).data[0].error_y.array is None
 
@@ -152,7 +162,11 @@ def test_axes_of_quantities_have_columns_of_numbers(tmp_path: Path) -> None:
         "mixed": ["1 s", "1 B"],
     }
     found = quantity_columns(axes.items())
-    assert [one.column for one in found] == ["buffer_bytes", "axis_rate_bps", "p_share"]  # links have a `rate_bps`
+    assert [column.column for column in found] == [
+        "buffer_bytes",
+        "axis_rate_bps",
+        "p_share",
+    ]  # links have a `rate_bps`
     assert found[0].by_text == {"1 MB": 1_000_000, "32 KB": 32_000} and found[2].kind == "float"
     (tmp_path / "lab.yml").write_text("name: x\n")
     (tmp_path / "campaign.yml").write_text("question: Q?\naxes: {switches.default.buffer: [1 MB, 32 KB]}\n")

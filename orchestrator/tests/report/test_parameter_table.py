@@ -39,7 +39,10 @@ def collected(rows: Rows, *more: tuple[tuple[int, int], Rows]) -> Collected:
 
 def lines(table: ParameterTable) -> list[tuple[str, str, str]]:
     return [
-        (one.name, line.where, line.value) for group in table.groups for one in group.parameters for line in one.lines
+        (parameter.name, line.where, line.value)
+        for group in table.groups
+        for parameter in group.parameters
+        for line in parameter.lines
     ]
 
 

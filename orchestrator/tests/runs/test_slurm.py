@@ -56,11 +56,11 @@ pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"slurm: {why_not(
 
 def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
+    for listener in sockets:
+        listener.bind(("127.0.0.1", 0))
+    ports = [int(listener.getsockname()[1]) for listener in sockets]
+    for listener in sockets:
+        listener.close()
     return ports
 
 

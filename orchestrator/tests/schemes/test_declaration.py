@@ -99,7 +99,7 @@ def scheme_with(parameters: str, folder: Path) -> Path:
 def test_every_type_of_parameter_becomes_code(tmp_path: Path) -> None:
     folder = scheme_with(
         "  - {name: wait, type: duration, default: 3 ms, max: 9 ms, help: W */, attribute: {number: 3, unit: us}}\n"
-        "  - {name: share, type: fraction, default: 25%, help: S., attribute: {number: 4, type: u16, one: 1000}}\n"
+        "  - {name: share, type: fraction, default: 25%, help: S., attribute: {number: 4, type: u16, scale: 1000}}\n"
         "  - {name: speed, type: rate, default: 1 Gbit/s, help: R., attribute: {number: 5, type: u64}}\n"
         "  - {name: most, type: bytes, default: 2 KB, min: 1 KB, help: M., attribute: {number: 6}}\n"
         "  - {name: slots, type: number, default: 8, power_of_two: true, help: N., attribute: {number: 7}}\n"
@@ -125,8 +125,8 @@ def test_every_type_of_parameter_becomes_code(tmp_path: Path) -> None:
         assert line in header, line
     assert "/* W * / */" in generated("kernel", folder)["mine/mine_scheme.h"]
     plugin = generated("tc", folder)["q_mine.c"]
-    assert '{ "limit", SCHEME_AMOUNT, 4, 1, .packets = 2, .one = 1ull }' in plugin
-    assert '{ "wait", SCHEME_TIME, 4, 3, .packets = 0, .one = 1000ull }' in plugin
+    assert '{ "limit", SCHEME_AMOUNT, 4, 1, .packets = 2, .scale = 1ull }' in plugin
+    assert '{ "wait", SCHEME_TIME, 4, 3, .packets = 0, .scale = 1000ull }' in plugin
     assert "[ often { on | off } ]" in plugin
     assert "[ way { left | right } ]" in plugin and '.choices = { "left", "right" }' in plugin
     assert "enum { MINE_WAY_LEFT, MINE_WAY_RIGHT };" in generated("kernel", folder)["mine/mine_scheme.h"]

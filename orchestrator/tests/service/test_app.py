@@ -51,9 +51,9 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 def tarred(*members: tuple[tarfile.TarInfo, bytes], gz: bool = True) -> bytes:
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w:gz" if gz else "w") as packed:
-        for one, content in members:
-            one.size = len(content)
-            packed.addfile(one, io.BytesIO(content))
+        for member, content in members:
+            member.size = len(content)
+            packed.addfile(member, io.BytesIO(content))
     return target.getvalue()
 
 
@@ -122,7 +122,7 @@ def test_a_queue_that_is_full_takes_nothing_more(tmp_path: Path) -> None:
         assert submitted(client).status_code == 201
         full = client.post("/api/jobs/1/retry")
         assert full.status_code == 429 and full.headers["retry-after"]
-    with client_of(tmp_path, kept=3) as client:
+    with client_of(tmp_path, retention=3) as client:
         assert "remove some" in submitted(client).json()["errors"][0]
 
 
@@ -146,13 +146,13 @@ def test_every_rule_leads_somewhere_and_every_state_out() -> None:
         reached, seen = {state}, set[str]()
         while reached - seen:
             seen |= reached
-            reached |= {rule[one] for rule in RULES.values() for one in seen if one in rule}
+            reached |= {rule[status] for rule in RULES.values() for status in seen if status in rule}
         assert reached & set(ENDED)
 
 
 def test_of_many_who_start_a_job_one_does(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path)
-    job = jobs.add("x", {}, None, queue=1, kept=1)
+    job = jobs.add("x", {}, None, queue=1, retention=1)
     won: list[str] = []
 
     def start() -> None:
@@ -168,7 +168,7 @@ def test_of_many_who_start_a_job_one_does(tmp_path: Path) -> None:
         thread.join()
     assert sorted(won) == ["lost"] * 7 + ["running"]
     with pytest.raises(FullError):
-        jobs.add("x", {}, None, queue=9, kept=1)
+        jobs.add("x", {}, None, queue=9, retention=1)
     jobs.close()
 
 
@@ -211,7 +211,7 @@ class Broken:
 
 def test_viewers_get_a_state_after_it_is_on_the_disk(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path)
-    job = jobs.add("x", {}, None, queue=1, kept=1)
+    job = jobs.add("x", {}, None, queue=1, retention=1)
 
     def reported_states() -> list[str]:
         lines = (jobs.place(job) / EVENTS).read_bytes().split(b"\n")
@@ -257,10 +257,10 @@ def test_only_a_full_disk_is_no_room(
 def test_events_are_streamed_from_where_a_client_was(client: TestClient) -> None:
     submitted(client)
     client.post("/api/jobs/1/cancel")
-    whole = client.get("/api/jobs/1/events").text
-    events = [json.loads(line[6:]) for line in whole.splitlines() if line.startswith("data: ")]
-    assert [one.get("state") for one in events] == ["queued", "cancelled", None]
-    first = next(line[4:] for line in whole.splitlines() if line.startswith("id: "))
+    complete = client.get("/api/jobs/1/events").text
+    events = [json.loads(line[6:]) for line in complete.splitlines() if line.startswith("data: ")]
+    assert [event.get("state") for event in events] == ["queued", "cancelled", None]
+    first = next(line[4:] for line in complete.splitlines() if line.startswith("id: "))
     rest = client.get("/api/jobs/1/events", headers={"last-event-id": first}).text
     assert "queued" not in rest and "cancelled" in rest and rest.endswith("data: {}\n\n")
     assert client.get("/api/jobs/1/samples").text == "event: end\ndata: {}\n\n"
@@ -385,9 +385,9 @@ def test_a_lab_folder_is_sent_and_run_from_a_copy(client: TestClient, tmp_path: 
 
 
 def link(name: str, kind: bytes, target: str) -> tarfile.TarInfo:
-    one = tarfile.TarInfo(name)
-    one.type, one.linkname = kind, target
-    return one
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member
 
 
 HOSTILE = {

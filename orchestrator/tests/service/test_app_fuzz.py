@@ -80,7 +80,7 @@ def test_whatever_is_sent_is_a_lab_folder_or_refused(noise: bytes, at: int, valu
         uploads = Uploads(Path(folder), 8)
         for archive in (noise, b"PK\x03\x04" + noise, b"\x1f\x8b\x08\x00" + noise, bytes(good)):
             try:
-                name, files = uploads.take(archive)
+                name, files = uploads.add(archive)
             except UploadError:
                 continue
             assert files and uploads.find(name).is_dir()

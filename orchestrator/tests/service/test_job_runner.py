@@ -43,7 +43,7 @@ def states(folder: Path, spoil: Callable[[Jobs, JobRunner], None], jobs_kept: in
     async def run() -> list[str]:
         jobs = Jobs(folder)
         runner = Fake(jobs, Settings(folder, jobs=1))
-        numbers = [jobs.add("x", REQUEST, None, queue=9, kept=9) for _ in range(jobs_kept)]
+        numbers = [jobs.add("x", REQUEST, None, queue=9, retention=9) for _ in range(jobs_kept)]
         spoil(jobs, runner)
         working = asyncio.create_task(runner.work())
         async with asyncio.timeout(60):

@@ -69,7 +69,7 @@ def test_the_merged_table_has_the_same_rows(run: Path) -> None:
     assert listing.summary() == "4 cells: 1 complete, 1 failed, 1 invalid, 1 to come"
 
 
-def test_while_a_run_has_the_lock_its_older_table_is_not_asked(run: Path) -> None:
+def test_while_a_run_has_the_lock_its_older_table_is_not_judged(run: Path) -> None:
     merge(run)
     (run / "cells" / "000001.failed").rename(run / "cells" / "000001")
     cell = run / "cells" / "000001"

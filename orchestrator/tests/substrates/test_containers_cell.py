@@ -112,8 +112,13 @@ def test_a_flows_two_records_become_one(tmp_path: Path) -> None:
     for node, part in enumerate(parts):
         part.mkdir()
         (part / "flows.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows.get(node, [])))
-    one, other = merged_flows(plan, parts)
-    assert (one["status"], one["end_ns"], one["received_bytes"], one["segments_received"]) == ("complete", 5, 10, 1)
+    first, other = merged_flows(plan, parts)
+    assert (first["status"], first["end_ns"], first["received_bytes"], first["segments_received"]) == (
+        "complete",
+        5,
+        10,
+        1,
+    )
     # Its sender has not stopped: what came last so far is no end.
     assert (other["status"], other["end_ns"], other["received_bytes"]) == ("running", None, 9)
 
@@ -166,12 +171,12 @@ def exchange(client: int, number: int, end_ns: int) -> bytes:
 
 
 def test_probes_and_exchanges_of_all_nodes_are_in_the_order_of_their_ends(tmp_path: Path) -> None:
-    one = {
+    flow = {
         FILE: probe(0, 0, 100) + probe(0, 2, 300) + probe(0, 1, NEVER) + probe(0, 3, NEVER),
         EXCHANGES: exchange(0, 0, 50) + exchange(0, 1, 90) + exchange(0, 2, UNENDED),
     }
     other = {FILE: probe(1, 0, 200), EXCHANGES: exchange(1, 0, 50) + exchange(1, 1, 60)}
-    probed, exchange_file = parts(tmp_path, {"h1": one, "h2": other})
+    probed, exchange_file = parts(tmp_path, {"h1": flow, "h2": other})
     flows = {number: {"label": "p", "src": f"h{number + 1}", "dst": "h3", "workload": 0} for number in (0, 1)}
     rows = [row for table in Probes(flows).batches(probed) for row in table.to_pylist()]
     assert [(row["flow"], row["probe"], row["lost"]) for row in rows] == [

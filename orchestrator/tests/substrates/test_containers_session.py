@@ -228,7 +228,7 @@ def test_an_engine_that_refuses_is_quoted(tmp_path: Path) -> None:
 
 
 def test_an_unknown_engine_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="is no Docker engine"):
+    with pytest.raises(EngineError, match="is not a Docker engine"):
         answer(tmp_path, b"SSH-2.0-x\r\n\r\n").check()
 
 

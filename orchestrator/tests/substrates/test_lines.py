@@ -28,5 +28,5 @@ def test_a_line_that_is_no_object_is_ignored_or_ends_the_connection() -> None:
             local, peer = socket.socketpair()
             with local, peer:
                 peer.sendall(invalid[:60_000] + b"\n" + encode({"a": 1}))
-                found = LineReader().read(local, strict=strict)
+                found = LineReader().read(local, only_objects=strict)
                 assert found == expected, invalid[:10]

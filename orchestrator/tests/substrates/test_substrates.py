@@ -32,7 +32,7 @@ def test_a_broken_substrate_does_not_affect_the_others(tmp_path: Path, monkeypat
     monkeypatch.setattr(substrates, "__path__", [*substrates.__path__, str(tmp_path)])
     substrates._packages.cache_clear()
     try:
-        assert [one.name for one in substrates.substrates()] == ["virtual", "containerlab"]
+        assert [substrate.name for substrate in substrates.substrates()] == ["virtual", "containerlab"]
         with pytest.raises(SubstrateError, match=r"broken cannot be used: ModuleNotFoundError: .*no_such_module"):
             substrate("broken")
     finally:
@@ -42,8 +42,8 @@ def test_a_broken_substrate_does_not_affect_the_others(tmp_path: Path, monkeypat
 def test_a_run_keeps_the_toolchain_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter([Toolchain(tmp_path / name, Manifest(), {}) for name in ("first", "second")])
     monkeypatch.setattr(virtual, "find_toolchain", lambda: next(found))
-    one = virtual.VirtualSubstrate()
-    assert one._tools is one._tools and one._tools.folder.name == "first"
+    substrate = virtual.VirtualSubstrate()
+    assert substrate._tools is substrate._tools and substrate._tools.folder.name == "first"
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,8 @@ static void abq_port_batch(struct abq_port *port)
 		abq_port_assign(port);
 	if (newest)
 		leave = abq_batch(port->k_bytes, leave, port->segment_bytes);
+	else if (port->params.release == ABQ_RELEASE_COUNT && port->holding)
+		leave = min(leave, port->params.release_count_packets);
 	port->stats.released += leave;
 	for (; leave; leave--) {
 		abq_port_queue_release(port, newest ? __skb_dequeue_tail(&port->held) :

@@ -11,6 +11,7 @@
 struct scheme_metadata {
     bit<19> threshold;		/* of the egress port */
     bit<19> limit;
+    bit<32> count;			/* released ACKs at each X */
     @field_list(1) bit<1> held;
     @field_list(1) bit<1> passes;	/* its port was uncongested: it waits for those of its flow alone */
     @field_list(1) bit<1> leaves;
@@ -28,6 +29,7 @@ struct scheme_metadata {
 
 #define FLOWS 65536
 const bit<8> HELD = 1;	/* the field list */
+const bit<32> ALL = 0xffffffff;
 const bit<19> SMALLEST_X = 4;	/* "If X is less than the size of four [MTUs], X is set as zero" */
 
 const bit<2> US = 0;		/* uncongested: acknowledgements pass */
@@ -108,15 +110,16 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         default_action = recirculation(510, 1000);
     }
 
-    @name(".hold_above") action hold_above(bit<19> packets, bit<19> buffer) {
+    @name(".hold_above") action hold_above(bit<19> packets, bit<19> buffer, bit<32> count) {
         meta.scheme.threshold = packets;
         meta.scheme.limit = buffer;
+        meta.scheme.count = count;
     }
 
     @name(".abq") table abq {
         key = { standard_metadata.egress_spec : exact @name("port"); }
         actions = { hold_above; }
-        default_action = hold_above(20, 1000);
+        default_action = hold_above(20, 1000, ALL);
         size = PORTS;
     }
 
@@ -159,7 +162,8 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
                 return;
             }
             meta.scheme.held = 0;
-            released.count(index);
+            if (meta.scheme.passes == 0)
+                released.count(index);
             if (meta.scheme.ece == 1) {
                 released_with_ece.count(index);
                 if (hdr.tcp.ece == 0) {
@@ -176,8 +180,8 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
             next_of.read(next, (bit<32>)meta.scheme.flow);
             if (state != US || first != next) {
                 hold(state, next);
-                holds.count(index);
                 if (state != US) {
+                    holds.count(index);
                     tail_of.read(tail, index);
                     released_of.read(until, index);
                     meta.scheme.ticket = tail;
@@ -275,8 +279,14 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
             state_of.write(index, LCS);
             entries_lcs.count(index);
         }
+        /* an uncongested port lets all go */
         tail_of.read(tail, index);
-        released_of.write(index, tail);
+        released_of.read(until, index);
+        if (x == 0 || tail - until <= meta.scheme.count)
+            until = tail;
+        else
+            until = until + meta.scheme.count;
+        released_of.write(index, until);
         releases.count(index);
     }
 }

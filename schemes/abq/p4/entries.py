@@ -17,8 +17,10 @@ from qbed.p4.entry import (
 )
 
 RECIRCULATION_PORT = 510
+ALL = 2**32 - 1
+"""More held ACKs than there can be."""
 SWITCH_PARAMETERS = {"hold_limit": "limit of what is held"}
-ARTICLE = {"x": "buffer", "release": "all", "answer": "ece", "last": "short", "coalesce": False}
+ARTICLE = {"x": "buffer", "answer": "ece", "last": "short", "coalesce": False}
 """Parameters that the program implements only as in the article."""
 
 
@@ -35,10 +37,13 @@ def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry
     for name, only in ARTICLE.items():
         if values[name] != only:
             raise SettingError(name, f"in P4 it is as in the article, which is the default: got `{values[name]}`")
+    if values["release"] == "window":
+        raise SettingError("release", "in P4 it is `all` or `count`, got `window`")
     key = {"port": port.number}
+    count = values["release_count"] if values["release"] == "count" else ALL
     longest = min(buffer_packets(port, values), QUEUE_LENGTH_MAX)
     threshold = packets(values, "threshold", QUEUE_LENGTH_MAX)
-    yield Entry("abq", "hold_above", {"packets": threshold, "buffer": longest}, key)
+    yield Entry("abq", "hold_above", {"packets": threshold, "buffer": longest, "count": count}, key)
     marks = values["above"] == "ecn"
     marking = packets(values, "ecn_threshold", QUEUE_LENGTH_MAX) if marks else QUEUE_LENGTH_MAX
     yield Entry("marking", "mark_above", {"packets": marking}, key)

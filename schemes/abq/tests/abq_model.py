@@ -21,6 +21,8 @@ class Model:
     limit: int
     mtu: int
     hold_limit: int = 1000
+    count: int | None = None
+    """ACKs that one release lets go while the port stays congested; None: all."""
 
     state: str = "US"
     x: int = 0
@@ -61,11 +63,12 @@ class Model:
                     self.x = 0
             self._enter("LCS" if self.x else "US")
             self._integrate(time)
-            self.released += [(ack, time, True) for ack in self.held]
+            leaving = self.held[: None if self.state == "US" else self.count]
+            self.released += [(ack, time, True) for ack in leaving]
             self.statistics["releases"] += 1
-            self.statistics["released"] += len(self.held)
-            self.statistics["released_with_ece"] += len(self.held)
-            self.held = []
+            self.statistics["released"] += len(leaving)
+            self.statistics["released_with_ece"] += len(leaving)
+            self.held = self.held[len(leaving) :]
 
     def _ack(self, time: int, ack: Any) -> None:
         if self.state == "US":

@@ -126,6 +126,7 @@ CASES = {
     "in bytes": ("threshold: 30 KB, ecn_threshold: 60 KB", {"unit": "bytes", "threshold": 30_000}),
     "little room": ("threshold: 74 packets, ecn_threshold: 80 packets", {"threshold": 74}),  # X = 84 - 74
     "a full input queue": ("threshold: 20 packets, hold_limit: 3 packets", {"hold_limit": 3}),
+    "two at a time": ("threshold: 20 packets, release: count, release_count: 2 packets", {"count": 2}),
     "above drop-tail": ("threshold: 20 packets, above: droptail", {}),
     "above CoDel": ("threshold: 20 packets, above: codel, target: 100 us, interval: 500 us, ecn: off", {}),
 }
@@ -153,7 +154,7 @@ def test_each_ack_leaves_as_the_paper_specifies(
 
     # Acknowledgements leave in the order, at the times and with the ECE that the model predicts.
     limit, mtu = (128_000, FRAME) if unit == "bytes" else (128_000 // FRAME, 1)
-    parameters = (case.get("threshold", 20), limit, mtu, case.get("hold_limit", 1000))
+    parameters = (case.get("threshold", 20), limit, mtu, case.get("hold_limit", 1000), case.get("count"))
     model, other = Model(*parameters), Model(*parameters)
     merged = steps(all_events, queue, unit, received)
     model.run(merged)

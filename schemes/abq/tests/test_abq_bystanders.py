@@ -214,6 +214,6 @@ def test_a_window_update_is_held(running_lab: Callable[[str], Any], tmp_path: Pa
         (time, segment) for time, segment in departures(cell, events(cell), "10.0.0.1", 2) if 7001 in segment.ports
     ]
     assert [segment.with_ece(True) for _, segment in received] == [segment.with_ece(True) for _, segment in forwarded]
-    acks = [(*one, left) for one, (left, _) in zip(received, forwarded, strict=True) if one[1].is_pure_ack]
+    acks = [(*packet, left) for packet, (left, _) in zip(received, forwarded, strict=True) if packet[1].is_pure_ack]
     updates = [after for before, after in pairwise(acks) if before[1].ack == after[1].ack]
     assert any(left > time for time, _, left in updates), acks

@@ -138,12 +138,12 @@ static inline u64 qdualpi2_coupled(const struct qdualpi2_params *params,
 /* The native AQM of the L4S queue. */
 static inline u64 qdualpi2_ramp(const struct qdualpi2_params *params, u64 delay_ns)
 {
-	if (delay_ns >= params->ramp_most_ns)
+	if (delay_ns >= params->max_threshold_ns)
 		return QDUALPI2_ONE;
-	if (delay_ns <= params->ramp_least_ns)
+	if (delay_ns <= params->min_threshold_ns)
 		return 0;
-	return (delay_ns - params->ramp_least_ns) * QDUALPI2_ONE /
-	       (params->ramp_most_ns - params->ramp_least_ns);
+	return (delay_ns - params->min_threshold_ns) * QDUALPI2_ONE /
+	       (params->max_threshold_ns - params->min_threshold_ns);
 }
 
 /*

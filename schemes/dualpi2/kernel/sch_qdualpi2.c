@@ -180,8 +180,8 @@ static int qdualpi2_change(struct Qdisc *sch, struct nlattr *opt, struct netlink
 	err = qdualpi2_parse(&params, opt, extack);
 	if (err)
 		return err;
-	if (params.ramp_least_ns > params.ramp_most_ns) {
-		NL_SET_ERR_MSG(extack, "qdualpi2: ramp_least is more than ramp_most");
+	if (params.min_threshold_ns > params.max_threshold_ns) {
+		NL_SET_ERR_MSG(extack, "qdualpi2: min_threshold is more than max_threshold");
 		return -EINVAL;
 	}
 	sch_tree_lock(sch);

@@ -14,8 +14,8 @@ static const struct qdualpi2_params usual = {
 	.target_ns = 15 * MS,
 	.rtt_max_ns = 100 * MS,
 	.coupling = 2,
-	.ramp_least_ns = 800000,
-	.ramp_most_ns = 1200000,
+	.min_threshold_ns = 800000,
+	.max_threshold_ns = 1200000,
 	.protection = 100,
 };
 
@@ -127,7 +127,7 @@ static void the_ramp_is_between_its_ends(void)
 	EXPECT_EQUAL(qdualpi2_ramp(&usual, 1000000), QDUALPI2_ONE / 2);
 	EXPECT_EQUAL(qdualpi2_ramp(&usual, 1200000), QDUALPI2_ONE);
 	EXPECT_EQUAL(qdualpi2_ramp(&usual, U64_MAX), QDUALPI2_ONE);
-	step.ramp_least_ns = step.ramp_most_ns;
+	step.min_threshold_ns = step.max_threshold_ns;
 	EXPECT_EQUAL(qdualpi2_ramp(&step, 1199999), 0);
 	EXPECT_EQUAL(qdualpi2_ramp(&step, 1200000), QDUALPI2_ONE);
 }

@@ -59,8 +59,8 @@ static inline void reaction_point_advance(struct reaction_point_state *vars,
 		vars->cycle++;
 	if (vars->cycle < REACTION_PROBING)
 		increase_bps = vars->cut_bps >> vars->cycle;
-	vars->rate_bps = rate_clamp(vars->rate_bps + increase_bps, params->least_rate_bps,
-				     params->most_rate_bps);
+	vars->rate_bps = rate_clamp(vars->rate_bps + increase_bps, params->min_rate_bps,
+				     params->max_rate_bps);
 	vars->sent_bytes = 0;
 }
 
@@ -82,7 +82,7 @@ static inline void reaction_point_cut(struct reaction_point_state *vars,
 	u64 cut_bps;
 
 	vars->rate_bps = rate_clamp(before_bps - rate_share(before_bps, share),
-				     params->least_rate_bps, params->most_rate_bps);
+				     params->min_rate_bps, params->max_rate_bps);
 	cut_bps = before_bps - vars->rate_bps;
 	if (vars->cycle == 0 && params->extra_fast) {
 		if (!params->extra_fast_largest)

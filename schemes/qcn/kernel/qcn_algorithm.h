@@ -70,9 +70,9 @@ static inline bool qcn_chance(u32 probability, u32 random)
 /* "Sampling function = linearly increases with |Fb| from 1--25%" */
 static inline u32 qcn_sampling(const struct qcn_params *params, u64 congestion)
 {
-	u64 range = params->sample_most - params->sample_least;
+	u64 range = params->max_sampling - params->min_sampling;
 
-	return params->sample_least +
+	return params->min_sampling +
 	       range * qcn_in_scale(params, congestion) / qcn_full_scale(params);
 }
 

@@ -104,8 +104,8 @@ static int qcn_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_
 	err = qcn_parse(&params, opt, extack);
 	if (err)
 		return err;
-	if (params.sample_least > params.sample_most) {
-		NL_SET_ERR_MSG(extack, "qcn: sample_least is more than sample_most");
+	if (params.min_sampling > params.max_sampling) {
+		NL_SET_ERR_MSG(extack, "qcn: min_sampling is more than max_sampling");
 		return -EINVAL;
 	}
 	sch_tree_lock(sch);

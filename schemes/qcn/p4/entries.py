@@ -27,9 +27,11 @@ def clone_sessions(recirculation: RecirculationPort) -> dict[int, list[int]]:
 
 def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry]:
     """The port's settings; probabilities are multiples of 2^-32."""
-    least, most, reflect = (round(values[name] * FRACTION_ONE) for name in ("sample_least", "sample_most", "reflect"))
-    if least > most:
-        raise SettingError("sample_least", "it is more than `sample_most`")
+    minimum, maximum, reflect = (
+        round(values[name] * FRACTION_ONE) for name in ("min_sampling", "max_sampling", "reflect")
+    )
+    if minimum > maximum:
+        raise SettingError("min_sampling", "it is more than `max_sampling`")
     full = values["full_scale"] or (1 + 2 * values["weight"]) * values["equilibrium"]
     levels = (1 << values["bits"]) - 1
     step = -(-(reflect << 32) // (FRACTION_ONE * levels))
@@ -41,8 +43,8 @@ def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry
         "full_scale": full,
         "inverse_scale": (1 << 48) // full,
         "bits": values["bits"],
-        "sample_least": min((least << 32) // FRACTION_ONE, U32_MAX),
-        "sample_step": ((most - least) << 48) // (FRACTION_ONE * full),
+        "min_sampling": min((minimum << 32) // FRACTION_ONE, U32_MAX),
+        "sample_step": ((maximum - minimum) << 48) // (FRACTION_ONE * full),
         "reflect": 0 if values["biased"] else min((reflect << 32) // FRACTION_ONE, U32_MAX),
         "reflect_step": min(step, U32_MAX) if values["biased"] else 0,
         "between_samples": int(values["between_samples"]),

@@ -31,7 +31,7 @@ struct qcn_settings {
     bit<32> full_scale;		/* packets; never 0 */
     bit<64> inverse_scale;	/* 2^48 / full_scale */
     bit<8> bits;
-    bit<32> sample_least;	/* probabilities, of 2^32 */
+    bit<32> min_sampling;	/* probabilities, of 2^32 */
     bit<64> sample_step;	/* by which it grows a packet of congestion, of 2^48 */
     bit<32> reflect;		/* of 2^32 */
     bit<32> reflect_step;	/* by which it grows a step of the quantizer, of 2^32; rounded up */
@@ -129,8 +129,8 @@ control CongestionPoint(inout headers hdr, inout metadata meta, in qcn_settings 
         bit<64> congestion;
         bit<64> steps;
         bit<64> quantized;
-        bit<64> most;
-        bit<64> other_most;
+        bit<64> max_feedback;
+        bit<64> packet_max_feedback;
         bool worse;
         bit<64> change;
 
@@ -146,7 +146,7 @@ control CongestionPoint(inout headers hdr, inout metadata meta, in qcn_settings 
         if (steps > (bit<64>)port.full_scale)
             steps = (bit<64>)port.full_scale;
 
-        probability = (bit<64>)port.sample_least + ((steps * port.sample_step) >> 16);
+        probability = (bit<64>)port.min_sampling + ((steps * port.sample_step) >> 16);
         random(random_bits, 32w0, 32w0xffffffff);
         if ((bit<64>)random_bits >= probability) {
             if (port.between_samples == 0)
@@ -162,9 +162,9 @@ control CongestionPoint(inout headers hdr, inout metadata meta, in qcn_settings 
         if (length > largest)
             largest_of.write(index, length);
 
-        /* steps * most / full scale, rounded up; the inverse is rounded down, so it may be one more */
-        most = (64w1 << port.bits) - 1;
-        steps = steps * most;
+        /* steps * max_feedback / full scale, rounded up; the inverse is rounded down, so it may be one more */
+        max_feedback = (64w1 << port.bits) - 1;
+        steps = steps * max_feedback;
         quantized = (steps * port.inverse_scale) >> 48;
         if (steps > quantized * (bit<64>)port.full_scale)
             quantized = quantized + 1;
@@ -172,10 +172,10 @@ control CongestionPoint(inout headers hdr, inout metadata meta, in qcn_settings 
             quantized = quantized + 1;
 
         /* worse than what is there, perhaps of another quantizer? By the fraction of the largest value. */
-        other_most = 0xffff;
+        packet_max_feedback = 0xffff;
         if (hdr.signal.feedback_bits < 16)
-            other_most = (64w1 << hdr.signal.feedback_bits) - 1;
-        worse = quantized * other_most > (bit<64>)hdr.signal.feedback * most;
+            packet_max_feedback = (64w1 << hdr.signal.feedback_bits) - 1;
+        worse = quantized * packet_max_feedback > (bit<64>)hdr.signal.feedback * max_feedback;
         if (hdr.signal.feedback_bits == 0)
             worse = true;
         if (!worse)
@@ -216,7 +216,7 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
 
     @name(".settings") action settings(bit<32> buffer, bit<32> equilibrium, bit<32> weight,
                                        bit<32> full_scale, bit<64> inverse_scale, bit<8> bits,
-                                       bit<32> sample_least, bit<64> sample_step, bit<32> reflect,
+                                       bit<32> min_sampling, bit<64> sample_step, bit<32> reflect,
                                        bit<32> reflect_step, bit<1> between_samples, bit<1> capped) {
         port.buffer = buffer;
         port.equilibrium = equilibrium;
@@ -224,7 +224,7 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         port.full_scale = full_scale;
         port.inverse_scale = inverse_scale;
         port.bits = bits;
-        port.sample_least = sample_least;
+        port.min_sampling = min_sampling;
         port.sample_step = sample_step;
         port.reflect = reflect;
         port.reflect_step = reflect_step;

@@ -28,7 +28,7 @@ addressing: both
 duration: 1 s
 """
 ADDRESSES = {4: ("10.0.0.1", "10.0.0.3"), 6: ("fd00::1", "fd00::3")}
-ALL = ", sample_least: 100 %, sample_most: 100 %"
+ALL = ", min_sampling: 100 %, max_sampling: 100 %"
 """Every packet is sampled, so that the result is deterministic."""
 EQUILIBRIUM, WEIGHT = 25, 2
 
@@ -59,12 +59,16 @@ def burst(count: int, length: int = 1000) -> list[Datagram]:
 
 
 def data(lab: DatagramLab, node: str, interface: str) -> list[CapturedDatagram]:
-    return [one for one in lab.captured(node, interface) if one.ports == (SENDER, PORT)]
+    return [datagram for datagram in lab.captured(node, interface) if datagram.ports == (SENDER, PORT)]
 
 
 def feedback_of_s1(lab: DatagramLab) -> list[CapturedDatagram]:
     """Feedback that s1 sent to h1, without that of s2 which it forwarded."""
-    return [one for one in lab.captured("s1", "eth0") if one.ports == (PORT, SENDER) and one.hop_limit == 64]
+    return [
+        datagram
+        for datagram in lab.captured("s1", "eth0")
+        if datagram.ports == (PORT, SENDER) and datagram.hop_limit == 64
+    ]
 
 
 def quantized(congestion: int, bits: int) -> int:
@@ -80,10 +84,12 @@ def samples(
     """
     found, before = [], {0}
     for number, (entered, left) in enumerate(zip(received, forwarded, strict=True)):
-        queues = {sum(gone.time_ns >= entered.time_ns + tie for gone in forwarded[:number]) for tie in (0, 1)}
+        queues = {sum(sent.time_ns >= entered.time_ns + tie for sent in forwarded[:number]) for tie in (0, 1)}
         choices = {(q, max(0, q - equilibrium + WEIGHT * (q - old))) for q in queues for old in before}
         previous, current = entered.header.feedback, left.header.feedback
-        fitting = [one for one in choices if max(previous, quantized(one[1], bits)) == current] or list(choices)
+        fitting = [choice for choice in choices if max(previous, quantized(choice[1], bits)) == current] or list(
+            choices
+        )
         before = {queue for queue, _ in fitting}
         found.append((fitting[0][1], quantized(fitting[0][1], bits)))
     return found
@@ -145,7 +151,11 @@ def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: 
 
     # The switch's IP counters agree with the packets on its links.
     sent = {name: after[name] - before[name] for name in after}
-    passed = [one for one in lab.captured("s1", "eth0") if one.ports == (PORT, SENDER) and one.hop_limit == 63]
+    passed = [
+        datagram
+        for datagram in lab.captured("s1", "eth0")
+        if datagram.ports == (PORT, SENDER) and datagram.hop_limit == 63
+    ]
     assert sent["OutTransmits"] == len(forwarded) + len(feedback_packets) + len(passed)
 
 
@@ -172,12 +182,12 @@ def test_a_second_queue_overwrites_only_with_higher_congestion(bench: Callable[.
     ends = [data(lab, *end) for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth0"), ("s2", "eth1"))]
     first = [level for _, level in samples(ends[0], ends[1])]
     second = [level for _, level in samples(ends[2], ends[3], equilibrium=1)]
-    assert [one.header.feedback for one in ends[1]] == first
-    assert [one.header.feedback for one in ends[3]] == [max(pair) for pair in zip(first, second, strict=True)]
+    assert [datagram.header.feedback for datagram in ends[1]] == first
+    assert [datagram.header.feedback for datagram in ends[3]] == [max(pair) for pair in zip(first, second, strict=True)]
     assert found[1]["written"] == sum(b > a for a, b in zip(first, second, strict=True))
     assert 0 < found[1]["written"] < found[1]["congested"]
-    assert {one.header.flags for one in ends[3]} == {0}
-    assert [one["reflected"] for one in found] == [0, 0]
+    assert {datagram.header.flags for datagram in ends[3]} == {0}
+    assert [counters["reflected"] for counters in found] == [0, 0]
     assert feedback_of_s1(lab) == []
 
 
@@ -196,7 +206,7 @@ def test_probabilities_are_as_specified(bench: Callable[..., Any]) -> None:
     assert found["written"] == found["congested"]
     assert 0.2 * found["written"] < found["reflected"] < 0.6 * found["written"]
     assert len(feedback_of_s1(lab)) == found["reflected"]
-    marked = [one.header for one in forwarded if one.header.flags & Flag.REFLECTED]
+    marked = [datagram.header for datagram in forwarded if datagram.header.flags & Flag.REFLECTED]
     assert len(marked) == found["reflected"]
     assert all(header.feedback for header in marked)
 
@@ -218,8 +228,8 @@ def test_only_data_is_sampled(bench: Callable[..., Any]) -> None:
         lab.send("h1", datagrams)
         lab.sleep()
         found = lab.statistics("s1", "eth1")
-    forwarded = [one.payload for one in lab.captured("s1", "eth1") if one.ports[0] == SENDER]
-    assert forwarded == [one.payload for one in datagrams]
+    forwarded = [datagram.payload for datagram in lab.captured("s1", "eth1") if datagram.ports[0] == SENDER]
+    assert forwarded == [datagram.payload for datagram in datagrams]
     assert found["sampled"] == found["reflected"] == 0
     assert (found["unknown_version"], found["too_short"], found["malformed"]) == (20, 20, 20)
 
@@ -245,7 +255,12 @@ def test_two_runs_are_equal(bench: Callable[..., Any], tmp_path: Path) -> None:
             lab.capture({"s1": "eth0 eth1"})
             lab.send("h1", burst(300))
             lab.sleep()
-        runs.append([(one.header.sequence, one.header.feedback, one.header.flags) for one in data(lab, "s1", "eth1")])
+        runs.append(
+            [
+                (datagram.header.sequence, datagram.header.feedback, datagram.header.flags)
+                for datagram in data(lab, "s1", "eth1")
+            ]
+        )
         (tmp_path / "live").rename(tmp_path / f"live-{len(runs)}")
     assert runs[0] == runs[1]
     assert any(feedback for _, feedback, _ in runs[0])

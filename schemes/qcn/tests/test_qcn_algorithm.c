@@ -12,8 +12,8 @@ static const struct qcn_params slides = {
 	.equilibrium_packets = 25,
 	.weight = 2,
 	.bits = 6,
-	.sample_least = QCN_ONE / 100,
-	.sample_most = QCN_ONE / 4,
+	.min_sampling = QCN_ONE / 100,
+	.max_sampling = QCN_ONE / 4,
 	.between_samples = 1,
 	.reflect = QCN_ONE,
 	.biased = 1,
@@ -81,8 +81,8 @@ static void quantization_is_monotonic(void)
 		params.equilibrium_packets = 1 + random_below(1048576);
 		params.weight = random_below(1024);
 		params.full_scale_packets = random_below(3) ? 0 : random_below(1ull << 31);
-		params.sample_least = random_below(QCN_ONE + 1ull);
-		params.sample_most = params.sample_least + random_below(QCN_ONE + 1ull - params.sample_least);
+		params.min_sampling = random_below(QCN_ONE + 1ull);
+		params.max_sampling = params.min_sampling + random_below(QCN_ONE + 1ull - params.min_sampling);
 		scale = qcn_full_scale(&params);
 		a = random_below(2 * scale);
 		b = a + random_below(scale);
@@ -92,9 +92,9 @@ static void quantization_is_monotonic(void)
 		EXPECT_EQUAL(x == 0, a == 0);
 		EXPECT(b < scale || y == qcn_max_level(params.bits));
 		EXPECT(qcn_sampling(&params, a) <= qcn_sampling(&params, b));
-		EXPECT(qcn_sampling(&params, a) >= params.sample_least);
-		EXPECT(qcn_sampling(&params, b) <= params.sample_most);
-		EXPECT(b < scale || qcn_sampling(&params, b) == params.sample_most);
+		EXPECT(qcn_sampling(&params, a) >= params.min_sampling);
+		EXPECT(qcn_sampling(&params, b) <= params.max_sampling);
+		EXPECT(b < scale || qcn_sampling(&params, b) == params.max_sampling);
 		EXPECT(qcn_reflection(&params, x) <= qcn_reflection(&params, y));
 		EXPECT(qcn_reflection(&params, y) <= params.reflect);
 	}

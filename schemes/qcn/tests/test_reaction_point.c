@@ -129,11 +129,9 @@ static void the_rate_has_a_floor(void)
 
 	for (i = 0; i < 100; i++)
 		feedback_of(&state, &defaults, 63);
-	EXPECT_EQUAL(state.rate_bps, defaults.least_rate_bps);
-	EXPECT_EQUAL(state.cut_bps, 10 * GBPS - defaults.least_rate_bps);	/* the actual cut,
-										 * not the requested
-										 * one
-										 */
+	EXPECT_EQUAL(state.rate_bps, defaults.min_rate_bps);
+	/* The actual cut, not the requested one. */
+	EXPECT_EQUAL(state.cut_bps, 10 * GBPS - defaults.min_rate_bps);
 	for (i = 0; i < 5; i++)
 		sent(&state, &defaults, CYCLE_BYTES);
 	EXPECT_EQUAL(state.rate_bps / 1000000, 9690);

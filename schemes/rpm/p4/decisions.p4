@@ -73,9 +73,9 @@ const bit<2> LINEAR = 3;
 struct enqueue_law {
     bit<2> law;
     bit<32> buffer;		/* packets */
-    bit<32> least;		/* packets: RED's min, or the threshold */
-    bit<32> most;		/* RED's max */
-    bit<64> slope;		/* probability for each packet above `least`, in 10^-12 */
+    bit<32> minimum;		/* packets: RED's min, or the threshold */
+    bit<32> maximum;		/* RED's max */
+    bit<64> slope;		/* probability for each packet above `minimum`, in 10^-12 */
     bit<8> wlog;		/* RED's average has so many bits behind the point */
 }
 
@@ -104,18 +104,18 @@ control RedDecision(in enqueue_law port, in bit<32> index, in bit<32> queue, out
         bit<64> share;
         bit<64> drawn;
         bit<32> count;
-        bit<64> least = (bit<64>)port.least << port.wlog;
+        bit<64> scaled_minimum = (bit<64>)port.minimum << port.wlog;
 
         signals = false;
         random_share.apply(share);
         average_of.read(average, index);
         average = average + (bit<64>)queue - (average >> port.wlog);
         average_of.write(index, average);
-        if (average < least) {
+        if (average < scaled_minimum) {
             count_of.write(index, 0);
             return;
         }
-        if (average < ((bit<64>)port.most << port.wlog)) {
+        if (average < ((bit<64>)port.maximum << port.wlog)) {
             count_of.read(count, index);
             random_of.read(drawn, index);
             if (count == 0) {
@@ -124,7 +124,7 @@ control RedDecision(in enqueue_law port, in bit<32> index, in bit<32> queue, out
             }
             if (count < 0x800000)
                 count = count + 1;
-            if (drawn >= (bit<64>)count * (((average - least) * port.slope) >> port.wlog)) {
+            if (drawn >= (bit<64>)count * (((average - scaled_minimum) * port.slope) >> port.wlog)) {
                 count_of.write(index, count);
                 return;
             }
@@ -147,11 +147,11 @@ control EnqueueDecision(in enqueue_law port, in bit<32> index, in bit<32> queue,
         if (port.law == RED) {
             red_decision.apply(port, index, queue, signals);
         } else if (port.law == STEP) {
-            if (queue > port.least)
+            if (queue > port.minimum)
                 signals = true;
         } else if (port.law == LINEAR) {
             random_share.apply(share);
-            if (queue > port.least && share < (bit<64>)(queue - port.least) * port.slope)
+            if (queue > port.minimum && share < (bit<64>)(queue - port.minimum) * port.slope)
                 signals = true;
         }
     }

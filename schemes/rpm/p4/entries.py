@@ -39,9 +39,9 @@ def port_entries(port: Port, values: Values, _: SignalFormats) -> Iterator[Entry
 def _law(values: Values) -> dict[str, int]:
     """The parameters of a law that decides at enqueue; RED's slope is a probability for each packet of the average."""
     if values["decides"] == "red":
-        least, most = values["min"], values["max"]
-        slope = round(values["probability"] * ONE) // (most - least) if most > least else 0
-        return {"min": least, "max": most, "slope": slope, "wlog": values["wlog"]}
+        minimum, maximum = values["min"], values["max"]
+        slope = round(values["probability"] * ONE) // (maximum - minimum) if maximum > minimum else 0
+        return {"min": minimum, "max": maximum, "slope": slope, "wlog": values["wlog"]}
     if values["decides"] == "step":
         return {"threshold": values["threshold"]}
     return {"threshold": values["threshold"], "eta": round(values["eta"] * ONE)}

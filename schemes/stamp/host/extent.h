@@ -70,7 +70,7 @@ static inline void extent_on_ack(void *state, const void *params, const struct r
 		vars->rate_bps -= rate_share(vars->rate_bps, vars->smoothed / 2);
 	else
 		vars->rate_bps += p->step_bps;
-	vars->rate_bps = rate_clamp(vars->rate_bps, p->least_rate_bps, p->most_rate_bps);
+	vars->rate_bps = rate_clamp(vars->rate_bps, p->min_rate_bps, p->max_rate_bps);
 	vars->begun_ns = ack->now_ns;
 	vars->sum = 0;
 	vars->packets = 0;

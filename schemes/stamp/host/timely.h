@@ -71,7 +71,7 @@ static inline void timely_average(struct timely_state *vars, u32 alpha, u64 samp
 	vars->begun = true;
 }
 
-/* Lines 5 to 12. The result may be below least_rate. */
+/* Lines 5 to 12. The result may be below min_rate. */
 static inline u64 timely_next(struct timely_state *vars, const struct timely_params *params,
 			      u64 sample_ns, u64 low_ns, u64 high_ns)
 {
@@ -120,7 +120,7 @@ static inline void timely_on_ack(void *state, const void *params, const struct r
 			return;
 		vars->decreased_ns = ack->now_ns;
 	}
-	vars->rate_bps = rate_clamp(next_bps, p->least_rate_bps, p->most_rate_bps);
+	vars->rate_bps = rate_clamp(next_bps, p->min_rate_bps, p->max_rate_bps);
 }
 
 static inline u64 timely_rate(const void *state, const void *params)

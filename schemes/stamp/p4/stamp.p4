@@ -30,7 +30,7 @@ struct stamp_settings {
     bit<64> inverse_ns;
 }
 
-/* `length` in so many bits: the least length of its bin, or the middle of it. */
+/* `length` in so many bits: the lower bound of its bin, or the middle of it. */
 control Quantize(in bit<8> bits, in bit<64> full, in bit<64> inverse, in bit<1> middle,
                  inout bit<64> length)
 {
@@ -158,7 +158,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         bit<32> index = (bit<32>)standard_metadata.egress_port;
         bit<64> depth;
         bit<64> counted_bytes = 0;
-        bit<64> most;
+        bit<64> largest_length;
 
         if (meta.form != FORM_HEADER) {
             if (meta.form == FORM_UNKNOWN_VERSION)
@@ -207,8 +207,8 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         }
         fold.apply(hdr, length);
         stamped.count(index);
-        largest.read(most, index);
-        if (length > most)
+        largest.read(largest_length, index);
+        if (length > largest_length)
             largest.write(index, length);
     }
 }

@@ -88,12 +88,12 @@ def expected(
     for number, (entered, left) in enumerate(zip(received, forwarded, strict=True)):
         if port.at_enqueue:
             waiting = [
-                one
-                for one, gone in zip(received[:number], forwarded, strict=False)
-                if gone.time_ns >= entered.time_ns + tie
+                packet
+                for packet, sent in zip(received[:number], forwarded, strict=False)
+                if sent.time_ns >= entered.time_ns + tie
             ]
         else:
-            waiting = [one for one in received[number + 1 :] if one.time_ns < left.time_ns + 1 - tie]
+            waiting = [packet for packet in received[number + 1 :] if packet.time_ns < left.time_ns + 1 - tie]
         header = entered.header
         part = port.part(entered, waiting, left.time_ns - entered.time_ns)
         if part is not None:

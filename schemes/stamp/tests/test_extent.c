@@ -22,7 +22,7 @@ static struct extent_state started(const struct extent_params *params)
 /* Acknowledges a packet at @now_ns; the last one of a round trip ends it. */
 static void ack(struct extent_state *state, const struct extent_params *params, u64 now_ns, u8 kind, u64 signal)
 {
-	const struct rate_ack one = {
+	const struct rate_ack ack = {
 		.now_ns = now_ns,
 		.rtt_ns = RTT_NS,
 		.signal = signal,
@@ -32,7 +32,7 @@ static void ack(struct extent_state *state, const struct extent_params *params, 
 		.unit = QSIGNAL_NS,
 	};
 
-	extent_on_ack(state, params, &one);
+	extent_on_ack(state, params, &ack);
 }
 
 static void with_one_bit_it_is_dctcp(void)
@@ -50,8 +50,8 @@ static void with_one_bit_it_is_dctcp(void)
 		now_ns += RTT_NS;
 		alpha = alpha * 15 / 16 + marked / 160.0;
 		rate = marked ? rate * (1 - alpha / 2) : rate + params.step_bps;
-		rate = rate < params.least_rate_bps ? params.least_rate_bps : rate;
-		rate = rate > params.most_rate_bps ? params.most_rate_bps : rate;
+		rate = rate < params.min_rate_bps ? params.min_rate_bps : rate;
+		rate = rate > params.max_rate_bps ? params.max_rate_bps : rate;
 		EXPECT(state.smoothed < (alpha + 2e-5) * RATE_ONE && state.smoothed > (alpha - 2e-5) * RATE_ONE);
 		EXPECT(state.rate_bps < rate * 1.001 && state.rate_bps > rate * 0.999);
 		rate = state.rate_bps;	/* do not accumulate rounding errors */
@@ -64,38 +64,38 @@ static void between_the_thresholds_the_extent_is_linear(void)
 		{ 0, 0 }, { 30000, 0 }, { 30001, 6 }, { 105000, RATE_ONE / 2 }, { 179999, RATE_ONE - 7 },
 		{ 180000, RATE_ONE }, { U64_MAX, RATE_ONE },
 	};
-	struct rate_ack one = { .kind = QSIGNAL_MAX, .unit = QSIGNAL_NS, .has_signal = true };
+	struct rate_ack ack = { .kind = QSIGNAL_MAX, .unit = QSIGNAL_NS, .has_signal = true };
 	size_t i;
 
 	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		one.signal = cases[i].queueing_ns;
-		EXPECT_EQUAL(extent_of(&defaults, &one), cases[i].extent);
+		ack.signal = cases[i].queueing_ns;
+		EXPECT_EQUAL(extent_of(&defaults, &ack), cases[i].extent);
 	}
-	one = (struct rate_ack) { .rtt_ns = defaults.min_rtt_ns + 105000 };	/* without a signal,
+	ack = (struct rate_ack) { .rtt_ns = defaults.min_rtt_ns + 105000 };	/* without a signal,
 										 * from the RTT
 										 */
-	EXPECT_EQUAL(extent_of(&defaults, &one), RATE_ONE / 2);
-	one.rtt_ns = 1;
-	EXPECT_EQUAL(extent_of(&defaults, &one), 0);
+	EXPECT_EQUAL(extent_of(&defaults, &ack), RATE_ONE / 2);
+	ack.rtt_ns = 1;
+	EXPECT_EQUAL(extent_of(&defaults, &ack), 0);
 }
 
 static void equal_thresholds_are_a_step(void)
 {
-	struct rate_ack one = { .kind = QSIGNAL_MAX, .unit = QSIGNAL_NS, .has_signal = true, .signal = 50001 };
+	struct rate_ack ack = { .kind = QSIGNAL_MAX, .unit = QSIGNAL_NS, .has_signal = true, .signal = 50001 };
 	struct extent_params params = defaults;
 
 	params.q_low_ns = params.q_high_ns = 50000;
-	EXPECT_EQUAL(extent_of(&params, &one), RATE_ONE);
-	one.signal = 50000;
-	EXPECT_EQUAL(extent_of(&params, &one), 0);
+	EXPECT_EQUAL(extent_of(&params, &ack), RATE_ONE);
+	ack.signal = 50000;
+	EXPECT_EQUAL(extent_of(&params, &ack), 0);
 }
 
 static void without_a_signal_nothing_changes(void)
 {
-	const struct rate_ack one = { .now_ns = 1000000, .rtt_ns = 1, .kind = QSIGNAL_MAX, .signal = U64_MAX };
+	const struct rate_ack ack = { .now_ns = 1000000, .rtt_ns = 1, .kind = QSIGNAL_MAX, .signal = U64_MAX };
 	struct extent_state state = started(&defaults);
 
-	extent_on_ack(&state, &defaults, &one);
+	extent_on_ack(&state, &defaults, &ack);
 	EXPECT_EQUAL(state.packets, 0);
 	EXPECT_EQUAL(extent_rate(&state, &defaults), defaults.start_rate_bps);
 }

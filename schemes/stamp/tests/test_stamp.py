@@ -74,7 +74,7 @@ def agree(port: Port, received: list[CapturedDatagram], forwarded: list[Captured
     """Check that each packet was sent as the model predicts, to the byte. Two events at one instant may be in either
     order.
     """
-    models = [[one.payload for one in expected(port, received, forwarded, order)] for order in (True, False)]
+    models = [[packet.payload for packet in expected(port, received, forwarded, order)] for order in (True, False)]
     for left, *payloads in zip(forwarded, *models, strict=True):
         assert left.payload in payloads, (left.header, [parse(payload) for payload in payloads])
 
@@ -110,7 +110,7 @@ def test_two_queues_accumulate(bench: Callable[..., Any], name: str) -> None:
         lab.sleep()
         statistics = [lab.statistics(*end) for end in (("s1", "eth1"), ("s2", "eth1"))]
     received, between, arrived, forwarded = (
-        [one for one in lab.captured(*end) if one.ports == (SENDER, PORT)]
+        [datagram for datagram in lab.captured(*end) if datagram.ports == (SENDER, PORT)]
         for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth0"), ("s2", "eth1"))
     )
     assert len(forwarded) == 180
@@ -118,7 +118,7 @@ def test_two_queues_accumulate(bench: Callable[..., Any], name: str) -> None:
     agree(Port(4 * 10**8, **settings), arrived, forwarded)
     # the queue was long, and links do not modify packets
     assert max(packet.header.signal for packet in between if packet.header.kind == Kind.MAX) > 50
-    assert [one.payload for one in between] == [one.payload for one in arrived]
+    assert [datagram.payload for datagram in between] == [datagram.payload for datagram in arrived]
     assert all(packet.has_valid_checksums and packet.checksum for packet in [*received, *between, *forwarded])
     # a receiver accepts only packets with a correct checksum
     assert [payload for _, _, payload in lab.received("h2")] == [packet.payload for packet in forwarded]
@@ -225,11 +225,11 @@ def test_only_packets_with_a_valid_header_are_modified(bench: Callable[..., Any]
 def test_a_zero_checksum_is_not_modified(bench: Callable[..., Any]) -> None:
     with bench() as lab:
         lab.capture({"s1": "eth1"})
-        lab.send("h1", [one._replace(checksum=False) for one in burst(40, family=4)])
+        lab.send("h1", [datagram._replace(checksum=False) for datagram in burst(40, family=4)])
         lab.sleep()
-    forwarded = [one for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
+    forwarded = [datagram for datagram in lab.captured("s1", "eth1") if datagram.ports == (SENDER, PORT)]
     assert len(forwarded) == 40
-    assert {(one.checksum, one.header.hops) for one in forwarded} == {(0, 1)}
+    assert {(datagram.checksum, datagram.header.hops) for datagram in forwarded} == {(0, 1)}
 
 
 def test_overflow_is_dropped_and_the_signal_is_at_most_the_buffer(bench: Callable[..., Any]) -> None:
@@ -239,7 +239,7 @@ def test_overflow_is_dropped_and_the_signal_is_at_most_the_buffer(bench: Callabl
         lab.send("h1", [Datagram(ADDRESSES[4][1], padded_payload(full._replace(sequence=n), 1400)) for n in range(400)])
         lab.sleep()
         found = lab.statistics("s1", "eth1")
-    forwarded = [one.header.signal for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
+    forwarded = [datagram.header.signal for datagram in lab.captured("s1", "eth1") if datagram.ports == (SENDER, PORT)]
     assert found["dropped"] == 400 - len(forwarded) > 50
     assert max(forwarded) == 200 == found["largest"]
     assert found["stamped"] == len(forwarded)

@@ -54,7 +54,7 @@ static void below_t_low_the_rate_rises_by_delta(void)
 	EXPECT_EQUAL(timely_rate(&state, &params), GBPS);
 	EXPECT_EQUAL(event(&state, &params, 20 * US), GBPS + 10000000);
 	EXPECT_EQUAL(event(&state, &params, 50 * US - 1), GBPS + 20000000);	/* for any gradient */
-	params.most_rate_bps = GBPS + 25000000;
+	params.max_rate_bps = GBPS + 25000000;
 	EXPECT_EQUAL(event(&state, &params, 20 * US), GBPS + 25000000);
 }
 
@@ -68,7 +68,7 @@ static void above_t_high_it_falls_by_the_excess(void)
 	EXPECT_EQUAL(event(&state, &defaults, 400 * US) / 100000, 36000);
 	for (i = 0; i < 100; i++)
 		event(&state, &defaults, 400 * US);
-	EXPECT_EQUAL(timely_rate(&state, &defaults), defaults.least_rate_bps);
+	EXPECT_EQUAL(timely_rate(&state, &defaults), defaults.min_rate_bps);
 }
 
 static void between_them_it_follows_the_gradient(void)
@@ -229,17 +229,17 @@ static void model_event(struct model *model, const struct timely_params *params,
 		model->rate += (double)(model->row >= params->hai ? params->hai : 1) * params->delta_bps;
 	else
 		model->rate *= 1 - beta * gradient;
-	model->rate = larger(model->rate, params->least_rate_bps);
-	if (model->rate > params->most_rate_bps)
-		model->rate = params->most_rate_bps;
+	model->rate = larger(model->rate, params->min_rate_bps);
+	if (model->rate > params->max_rate_bps)
+		model->rate = params->max_rate_bps;
 }
 
 static void random_path(struct timely_params *params)
 {
 	*params = defaults;
-	params->most_rate_bps = GBPS + random_below(399 * GBPS);
-	params->start_rate_bps = params->most_rate_bps / (1 + random_below(10));
-	params->least_rate_bps = 1000000 + random_below(params->start_rate_bps - 1000000);
+	params->max_rate_bps = GBPS + random_below(399 * GBPS);
+	params->start_rate_bps = params->max_rate_bps / (1 + random_below(10));
+	params->min_rate_bps = 1000000 + random_below(params->start_rate_bps - 1000000);
 	params->delta_bps = 1000000 + random_below(GBPS);
 	params->alpha = 1 + random_below(RATE_ONE);
 	params->beta = random_below(RATE_ONE + 1);
@@ -319,8 +319,8 @@ static void nothing_overflows(void)
 
 		state.rate_bps = before;
 		model.rate = before;
-		params.least_rate_bps = 1;
-		params.most_rate_bps = RATE_MAX;
+		params.min_rate_bps = 1;
+		params.max_rate_bps = RATE_MAX;
 		params.alpha = random_magnitude(RATE_ONE);
 		params.beta = random_magnitude(RATE_ONE);
 		params.delta_bps = 1 + random_magnitude(RATE_MAX - 1);

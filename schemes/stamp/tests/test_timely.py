@@ -52,7 +52,7 @@ def test_two_flows_fill_and_share_a_link(run_cell: Callable[..., Any], tmp_path:
 
 
 def test_bounds_and_steps_are_those_of_the_lab(run_cell: Callable[..., Any], tmp_path: Path) -> None:
-    more = "start_rate: 1 Gbit/s, most_rate: 1.2 Gbit/s, delta: 1 Mbit/s, segment: 30 KB"
+    more = "start_rate: 1 Gbit/s, max_rate: 1.2 Gbit/s, delta: 1 Mbit/s, segment: 30 KB"
     samples = [s for s in rates(run_cell(LAB.replace("MORE", more)), tmp_path) if s["flow"] == 0]
     assert samples[0]["rate_bps"] == 10**9 and samples[-1]["rate_bps"] == 1.2 * 10**9
     assert {sample["rate_bps"] % 10**6 for sample in samples} == {0}

@@ -72,9 +72,9 @@ def tables() -> None:
 
 def profiles() -> None:
     for member, port in ((1, "1"), (2, "2")):
-        one = sh.ActionProfileMember("paths")(member_id=member, action="forward")
-        one.action["port"] = port
-        one.insert()
+        path_member = sh.ActionProfileMember("paths")(member_id=member, action="forward")
+        path_member.action["port"] = port
+        path_member.insert()
     group = sh.ActionProfileGroup("paths")(group_id=3)
     group.add(1, weight=2).add(2)
     group.insert()
@@ -85,8 +85,8 @@ def profiles() -> None:
     assert read.group_id == 3
     with refused("FAILED_PRECONDITION"):
         group.delete()
-    for one in (entry, group):
-        one.delete()
+    for path_member in (entry, group):
+        path_member.delete()
 
 
 def counters_and_meters() -> None:
@@ -108,8 +108,8 @@ def replication() -> None:
     clone = sh.CloneSessionEntry(5).add(3)
     clone.packet_length_bytes = 64
     clone.insert()
-    assert [one.msg() for one in sh.MulticastGroupEntry().read()] == [group.msg()]
-    assert [one.msg() for one in sh.CloneSessionEntry().read()] == [clone.msg()]
+    assert [entity.msg() for entity in sh.MulticastGroupEntry().read()] == [group.msg()]
+    assert [entity.msg() for entity in sh.CloneSessionEntry().read()] == [clone.msg()]
     group.delete()
     clone.delete()
 
@@ -127,7 +127,7 @@ def notifications() -> None:
     for address in (1, 2):  # the shell acknowledges digests
         send(4, address)
         (member,) = first(digests.digest_list_queue).digest.data
-        values = [int.from_bytes(one.bitstring, "big") for one in member.struct.members]
+        values = [int.from_bytes(part.bitstring, "big") for part in member.struct.members]
         assert values == [address, 4]
     entry = sh.TableEntry("hosts")(action="drop", idle_timeout_ns=10**6)
     entry.match["address"] = "11"

@@ -41,11 +41,11 @@ fn run(argv: &[&str]) -> Result<u8> {
     writeln!(&stream, "{command}").with_context(context)?;
     loop {
         let event = next()?;
-        let mine = event["id"] == 1;
+        let is_reply = event["id"] == 1;
         match event["event"].as_str() {
-            Some("stdout") if mine => print_bytes(&mut std::io::stdout(), &event)?,
-            Some("stderr") if mine => print_bytes(&mut std::io::stderr(), &event)?,
-            Some("exit") if mine => return Ok(event["code"].as_i64().unwrap_or(1) as u8),
+            Some("stdout") if is_reply => print_bytes(&mut std::io::stdout(), &event)?,
+            Some("stderr") if is_reply => print_bytes(&mut std::io::stderr(), &event)?,
+            Some("exit") if is_reply => return Ok(event["code"].as_i64().unwrap_or(1) as u8),
             Some("hello") if event["state"] == "ended" => return Err(Failure::new("the node has ended")),
             _ => {}
         }

@@ -83,9 +83,9 @@ impl Node {
         let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
         let cores: Vec<usize> =
             (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect();
-        let mut one = CpuSet::new();
-        one.set(*cores.get(self.place.node % cores.len().max(1))?).ok()?;
-        Some(one)
+        let mut core = CpuSet::new();
+        core.set(*cores.get(self.place.node % cores.len().max(1))?).ok()?;
+        Some(core)
     }
 }
 
@@ -116,7 +116,7 @@ impl Running {
         }
         fs::create_dir_all(out_path("")).with_context(|| "out".into())?;
         let console = File::create(folder.join("console.log")).with_context(|| "console.log".into())?;
-        let (gate, theirs) = UnixStream::pair().with_context(|| "gate".into())?;
+        let (gate, child_end) = UnixStream::pair().with_context(|| "gate".into())?;
         gate.set_write_timeout(Some(WRITE_TIMEOUT)).with_context(|| "gate".into())?;
         let mut command = node.command(mode, origin_ns);
         command
@@ -125,7 +125,7 @@ impl Running {
             .stdout(console);
         command.current_dir(folder).process_group(0);
         // A guest on two cores is ten times slower, because kernel and processes alternate all the time.
-        let (descriptor, core) = (theirs.as_raw_fd(), node.core().filter(|_| !node.is_native));
+        let (descriptor, core) = (child_end.as_raw_fd(), node.core().filter(|_| !node.is_native));
         // SAFETY: between fork and exec only system calls are made.
         unsafe { command.pre_exec(move || prepare_child(descriptor, core)) };
         let frames = Frames::start(node.place.node)?;

@@ -37,7 +37,7 @@ mod attribute {
     pub const END_TIME: u16 = 21;
     pub const RATE: u16 = 22;
     pub const RTT: u16 = 23;
-    pub const RTT_LEAST: u16 = 24;
+    pub const MIN_RTT: u16 = 24;
     pub const LAST_SIGNAL: u16 = 25;
     pub const FEEDBACKS: u16 = 26;
     pub const SENT_BYTES: u16 = 27;
@@ -179,7 +179,7 @@ fn flow_state(message: &[u8]) -> Option<(Role, FlowState)> {
             attribute::END_TIME => state.end_ns = nonzero(),
             attribute::RATE => state.rate_bps = long()?,
             attribute::RTT => state.rtt_ns = nonzero(),
-            attribute::RTT_LEAST => state.min_rtt_ns = nonzero(),
+            attribute::MIN_RTT => state.min_rtt_ns = nonzero(),
             attribute::LAST_SIGNAL => state.signal = long(),
             attribute::FEEDBACKS => state.feedbacks = long()?,
             attribute::SENT_BYTES => state.sent_bytes = long()?,
@@ -234,7 +234,7 @@ mod tests {
             (DESTINATION_PORT, "DESTINATION_PORT"), (SIZE, "SIZE"), (STOP_TIME, "STOP_TIME"), (PAYLOAD, "PAYLOAD"),
             (CONTROLLER, "CONTROLLER"), (PARAMETERS, "PARAMETERS"), (SIGNAL, "SIGNAL"), (UNIT, "UNIT"),
             (BITS, "BITS"), (FORWARD, "FORWARD"), (REFLECT, "REFLECT"), (RUNNING, "RUNNING"), (ROLE, "ROLE"),
-            (ENDED, "ENDED"), (END_TIME, "END_TIME"), (RATE, "RATE"), (RTT, "RTT"), (RTT_LEAST, "RTT_LEAST"),
+            (ENDED, "ENDED"), (END_TIME, "END_TIME"), (RATE, "RATE"), (RTT, "RTT"), (MIN_RTT, "MIN_RTT"),
             (LAST_SIGNAL, "LAST_SIGNAL"), (FEEDBACKS, "FEEDBACKS"), (SENT_BYTES, "SENT_BYTES"),
             (SENT_PACKETS, "SENT_PACKETS"), (ACKED_BYTES, "ACKED_BYTES"), (RECEIVED_BYTES, "RECEIVED_BYTES"),
             (RECEIVED_PACKETS, "RECEIVED_PACKETS"), (LOST_PACKETS, "LOST_PACKETS"), (TIMEOUTS, "TIMEOUTS"),

@@ -95,7 +95,7 @@ impl Programs {
             reply => return Err(Failure::new(format!("{}: totals: {reply:?}", context()))),
         };
         let mut counters = Sparse::new();
-        for (number, counter) in (0..).zip(&program.counters).filter(|(_, one)| one.table.is_none()) {
+        for (number, counter) in (0..).zip(&program.counters).filter(|(_, counter)| counter.table.is_none()) {
             let request = Request::ReadCounter { counter: number, from: 0, count: counter.size };
             if let Answer::Counts(counts) = query(&mut device, &request).with_context(context)? {
                 let packets = |count: &Count| count.packets;
@@ -104,7 +104,7 @@ impl Programs {
         }
         let mut registers = Sparse::new();
         let fits = |width: u32, size: u32| width <= REGISTER_BITS_MAX && size <= REGISTER_VALUES_MAX;
-        for (number, array) in (0..).zip(&program.arrays).filter(|(_, one)| fits(one.width, one.size)) {
+        for (number, array) in (0..).zip(&program.arrays).filter(|(_, array)| fits(array.width, array.size)) {
             let request = Request::ReadRegister { array: number, from: 0, count: array.size };
             if let Answer::Values(values) = query(&mut device, &request).with_context(context)? {
                 registers.insert(array.name.clone(), sparse(values.iter().map(|value| number_of(value))));

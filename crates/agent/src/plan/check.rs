@@ -209,9 +209,9 @@ fn check_changes(plan: &Plan) -> Result<()> {
                 let queue = plan.queues.get(change.queue);
                 let queue =
                     queue.ok_or_else(|| Failure::new(error(&format!("no queue {}", change.queue))))?;
-                let same = matches!((&queue.qdisc, &change.qdisc),
+                let same_kind = matches!((&queue.qdisc, &change.qdisc),
                     (Qdisc::Raw { kind: before, .. }, Qdisc::Raw { kind, .. }) if before == kind);
-                require(same, || error(&format!("queue {} has another kind of qdisc", queue.name)))?;
+                require(same_kind, || error(&format!("queue {} has another kind of qdisc", queue.name)))?;
             }
             ChangeKind::Node(node) => {
                 let known = plan.nodes.get(node.node).is_some_and(|node| node.kind == NodeKind::Host);
@@ -306,7 +306,7 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
             require(positive, || error("interarrival_ns is below 1"))?;
             let per_arrival = if *together { pairs.count() as f64 } else { 1.0 };
             let flows = (per_arrival * arrivals(plan, workload, *interarrival))
-                .min(limit.map_or(f64::MAX, |most| most as f64));
+                .min(limit.map_or(f64::MAX, |limit| limit as f64));
             require(flows <= FLOWS_MAX, || error(&format!("{flows:.0} flows are more than {FLOWS_MAX}")))?;
             size.check().map_err(|problem| Failure::new(error(problem)))?;
             check_ends(pairs).map_err(|problem| Failure::new(error(problem)))?;

@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn the_seed_changes_arrivals_but_not_listed_flows() {
         let with_seed = |seed: u64| flows(&dumbbell(|plan| plan["seed"] = seed.into()));
-        let (one, again, two) = (with_seed(1), with_seed(1), with_seed(2));
-        assert_eq!(one, again);
-        assert_eq!(one[0], two[0]);
-        assert_ne!(one[1..], two[1..]);
+        let (first, again, two) = (with_seed(1), with_seed(1), with_seed(2));
+        assert_eq!(first, again);
+        assert_eq!(first[0], two[0]);
+        assert_ne!(first[1..], two[1..]);
     }
 }

@@ -70,11 +70,11 @@ pub(crate) fn word_checksum<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u16 {
     let mut sum = 0u64;
     for part in parts {
         // Two words at once: 2^16 is 1 modulo 0xffff.
-        let twos = part.chunks_exact(4);
-        let rest = twos.remainder();
-        let two = |two: &[u8]| u64::from(word(two)) << 16 | u64::from(word(two.get(2..).unwrap_or(&[])));
-        twos.for_each(|one| sum = sum.wrapping_add(two(one)));
-        sum = sum.wrapping_add(two(rest));
+        let pairs = part.chunks_exact(4);
+        let rest = pairs.remainder();
+        let value = |pair: &[u8]| u64::from(word(pair)) << 16 | u64::from(word(pair.get(2..).unwrap_or(&[])));
+        pairs.for_each(|pair| sum = sum.wrapping_add(value(pair)));
+        sum = sum.wrapping_add(value(rest));
     }
     folded(sum)
 }

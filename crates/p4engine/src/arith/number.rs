@@ -131,10 +131,10 @@ mod tests {
                 let expected = model::binary(op, &from_limbs(&left), &from_limbs(&right), 128);
                 prop_assert_eq!(value, number(&to_limbs(&expected, 2)), "{:?}", op);
             }
-            let one = number(&left);
-            prop_assert_eq!(unary(Unary::Invert, one), number(&to_limbs(&(-from_limbs(&left) - 1), 2)));
-            prop_assert_eq!(unary(Unary::Negate, one), number(&to_limbs(&-from_limbs(&left), 2)));
-            prop_assert_eq!(unary(Unary::Not, one), i128::from(one == 0));
+            let input = number(&left);
+            prop_assert_eq!(unary(Unary::Invert, input), number(&to_limbs(&(-from_limbs(&left) - 1), 2)));
+            prop_assert_eq!(unary(Unary::Negate, input), number(&to_limbs(&-from_limbs(&left), 2)));
+            prop_assert_eq!(unary(Unary::Not, input), i128::from(input == 0));
         }
     }
 }

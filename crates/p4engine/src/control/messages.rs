@@ -35,7 +35,7 @@ pub enum Request {
     Entries {
         table: TableId,
         from: u32,
-        most: u32,
+        limit: u32,
     },
     Entry {
         table: TableId,
@@ -138,7 +138,7 @@ pub enum Request {
     /// with the others.
     Idle {
         now_us: u64,
-        most: u32,
+        limit: u32,
     },
     /// Reads the counters of packets.
     Totals,

@@ -23,10 +23,10 @@ impl Engine {
             Request::Delete { table, matches, priority } => self.delete(*table, matches, *priority),
             Request::SetDefault { table, target } => self.set_default(*table, target),
             Request::ResetDefault { table } => self.reset_default(*table),
-            Request::Entries { table, from, most } => {
+            Request::Entries { table, from, limit } => {
                 let entries = self.table(*table)?.entries();
                 Ok(Answer::Entries(
-                    entries.skip(*from as usize).take((*most as usize).min(MAX_VALUES)).collect(),
+                    entries.skip(*from as usize).take((*limit as usize).min(MAX_VALUES)).collect(),
                 ))
             }
             Request::Entry { table, matches, priority } => {
@@ -100,11 +100,11 @@ impl Engine {
                 let sessions = self.state.sessions.iter().map(|(session, clone)| (*session, clone.clone()));
                 Ok(Answer::CloneSessions(sessions.collect()))
             }
-            Request::Idle { now_us, most } => {
+            Request::Idle { now_us, limit } => {
                 self.state.now_us = self.state.now_us.max(*now_us);
                 let mut found = Vec::new();
                 for (number, table) in self.state.tables.iter_mut().enumerate() {
-                    table.idle(*now_us, number as TableId, (*most as usize).min(MAX_VALUES), &mut found);
+                    table.idle(*now_us, number as TableId, (*limit as usize).min(MAX_VALUES), &mut found);
                 }
                 Ok(Answer::Idle(found))
             }

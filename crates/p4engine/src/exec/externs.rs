@@ -72,7 +72,7 @@ impl<S: Shell> Interpreter<'_, S> {
                 let value = value.checked_rem(size).unwrap_or(0).wrapping_add(self.number(base) as u64);
                 self.store(field, value);
             }
-            Op::Random { field, least, most } => self.random(field, least, most),
+            Op::Random { field, low, high } => self.random(field, low, high),
             Op::Digest { digest } => self.context.pending.digest = Some(digest),
             Op::CloneIngress { session, list } | Op::CloneEgress { session, list } => {
                 self.context.pending.clone = Some((self.number(session) as u16 & SESSION_MASK, list));
@@ -147,14 +147,14 @@ impl<S: Shell> Interpreter<'_, S> {
         }
     }
 
-    fn random(&mut self, field: FieldId, least: Reg, most: Reg) {
-        let (least, most) = (self.number(least) as u64, self.number(most) as u64);
+    fn random(&mut self, field: FieldId, low: Reg, high: Reg) {
+        let (low, high) = (self.number(low) as u64, self.number(high) as u64);
         // As in BMv2, an empty range leaves the field unchanged.
-        let Some(span) = most.checked_sub(least) else { return };
+        let Some(span) = high.checked_sub(low) else { return };
         let value = match span.checked_add(1) {
-            Some(count) if count <= 1 << 32 => least + ((u64::from(self.shell.random_u32()) * count) >> 32),
+            Some(count) if count <= 1 << 32 => low + ((u64::from(self.shell.random_u32()) * count) >> 32),
             Some(count) => {
-                least + (u128::from(self.shell.random()).wrapping_mul(u128::from(count)) >> 64) as u64
+                low + (u128::from(self.shell.random()).wrapping_mul(u128::from(count)) >> 64) as u64
             }
             None => self.shell.random(),
         };

@@ -112,12 +112,17 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     #[inline(always)]
     pub fn emit_each(&mut self, pc: Pc, first: u32, count: u16) -> Pc {
         let (code, first) = (self.code, first as usize);
-        for one in code.sequences.emitted.get(first..first + usize::from(count)).unwrap_or(&[]) {
-            if self.context.phv.get(usize::from(one.valid_at)).is_some_and(|byte| byte & one.valid_bit != 0) {
-                if one.varbit {
-                    self.emit(one.header);
+        for emitted in code.sequences.emitted.get(first..first + usize::from(count)).unwrap_or(&[]) {
+            if self
+                .context
+                .phv
+                .get(usize::from(emitted.valid_at))
+                .is_some_and(|byte| byte & emitted.valid_bit != 0)
+            {
+                if emitted.varbit {
+                    self.emit(emitted.header);
                 } else {
-                    self.emit_bytes(one.at.into(), one.bytes.into());
+                    self.emit_bytes(emitted.at.into(), emitted.bytes.into());
                 }
             }
         }

@@ -334,11 +334,11 @@ pub enum Op {
         base: Reg,
         size: Reg,
     },
-    /// Stores a random number from `least` to `most`, both included.
+    /// Stores a random number from `low` to `high`, both included.
     Random {
         field: FieldId,
-        least: Reg,
-        most: Reg,
+        low: Reg,
+        high: Reg,
     },
     Digest {
         digest: u16,

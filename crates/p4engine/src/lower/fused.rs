@@ -85,8 +85,10 @@ impl Sequences {
         let Instruction::Argument { to, .. } = *instructions.first()? else { return None };
         let first = self.arguments.len();
         for pair in instructions.chunks_exact(2).take(MAX_SEQUENCE) {
-            let [Instruction::Argument { to: one, argument }, store] = *pair else { break };
-            let Some((_, place)) = stored(store).filter(|(from, _)| *from == to && one == to) else { break };
+            let [Instruction::Argument { to: argument_to, argument }, store] = *pair else { break };
+            let Some((_, place)) = stored(store).filter(|(from, _)| *from == to && argument_to == to) else {
+                break;
+            };
             self.arguments.push((argument, place));
         }
         let count = (self.arguments.len() - first) as u16;
@@ -207,8 +209,8 @@ fn fuse_two(instructions: &[Instruction]) -> Option<Instruction> {
             let (when, jump) = branch(jump, to)?;
             Some(JumpCompare { comparison: comparison.with_jump(when), to, left, right, jump })
         }
-        (LoadLong { to: one, at }, LoadLong { to: other, at: other_at }) => {
-            Some(LoadLongs { first: (one, at), second: (other, other_at) })
+        (LoadLong { to: first, at }, LoadLong { to: other, at: other_at }) => {
+            Some(LoadLongs { first: (first, at), second: (other, other_at) })
         }
         (Add { to, left, right }, store) => {
             let (_, into) = stored(store).filter(|(from, _)| *from == to)?;

@@ -171,11 +171,11 @@ impl Layout {
         }
         let mut row = EncodedKey { key: vec![0; self.words * 8], mask: vec![0; self.words * 8], prefix: 0 };
         let (mut ranges, mut canonical) = (Vec::new(), Vec::new());
-        for (field, one) in self.fields.iter().zip(matches) {
-            canonical.push(row.write(field, one)?);
+        for (field, field_match) in self.fields.iter().zip(matches) {
+            canonical.push(row.write(field, field_match)?);
         }
-        for (field, one) in self.fields.iter().zip(matches) {
-            if let Match::Range { low, high } = one {
+        for (field, field_match) in self.fields.iter().zip(matches) {
+            if let Match::Range { low, high } = field_match {
                 ranges.extend(field.words(low));
                 ranges.extend(field.words(high));
             }
@@ -228,13 +228,13 @@ fn and(value: &[u8], mask: &[u8]) -> Vec<u8> {
 
 impl EncodedKey {
     /// Writes one field's match and returns it with ignored bits 0.
-    fn write(&mut self, field: &KeyField, one: &Match) -> Result<Match, Refused> {
+    fn write(&mut self, field: &KeyField, given: &Match) -> Result<Match, Refused> {
         let all = vec![0xff; field.bytes];
         let none = vec![0; field.bytes];
-        let (value, mask, canonical) = match (field.kind, one) {
+        let (value, mask, canonical) = match (field.kind, given) {
             (MatchKind::Exact, Match::Exact(value)) => {
                 field.value(value)?;
-                (value.clone(), all, one.clone())
+                (value.clone(), all, given.clone())
             }
             (MatchKind::Lpm, Match::Lpm { value, length }) => {
                 field.value(value)?;
@@ -263,12 +263,12 @@ impl EncodedKey {
                     return Err(field.error("the range's lower bound is above its upper bound"));
                 }
                 let mask = common(low, high);
-                (and(low, &mask), mask, one.clone())
+                (and(low, &mask), mask, given.clone())
             }
-            (MatchKind::Optional, Match::Optional(None)) => (none.clone(), none, one.clone()),
+            (MatchKind::Optional, Match::Optional(None)) => (none.clone(), none, given.clone()),
             (MatchKind::Optional, Match::Optional(Some(value))) => {
                 field.value(value)?;
-                (value.clone(), all, one.clone())
+                (value.clone(), all, given.clone())
             }
             (kind, _) => return Err(field.error(&format!("the field's match kind is {kind:?}"))),
         };
@@ -284,12 +284,12 @@ impl EncodedKey {
 
 /// A mask of the bits before the first difference.
 fn common(low: &[u8], high: &[u8]) -> Vec<u8> {
-    let mut same = true;
+    let mut is_prefix = true;
     let mut mask = Vec::new();
     for (low, high) in low.iter().zip(high) {
         let zeros = (low ^ high).leading_zeros();
-        mask.push(if same { !(0xffu32 >> zeros) as u8 } else { 0 });
-        same &= low == high;
+        mask.push(if is_prefix { !(0xffu32 >> zeros) as u8 } else { 0 });
+        is_prefix &= low == high;
     }
     mask
 }

@@ -304,8 +304,8 @@ impl Table {
     /// Whether an entry or the default refers to a member or group.
     pub fn uses(&self, target: &Target) -> bool {
         let default = match (&self.default, target) {
-            (Some(EntryAction::Member(one)), Target::Member(other)) => one == other,
-            (Some(EntryAction::Group(one)), Target::Group(other)) => one == other,
+            (Some(EntryAction::Member(member)), Target::Member(other)) => member == other,
+            (Some(EntryAction::Group(group)), Target::Group(other)) => group == other,
             _ => false,
         };
         default || self.records.iter().flatten().any(|record| record.entry.target == *target)

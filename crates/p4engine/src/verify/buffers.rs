@@ -28,21 +28,21 @@ impl Program {
         let header = |header: HeaderId| self.header(header).map_or(0, |header| u64::from(header.bytes));
         let union = |union: u16| {
             let headers = self.unions.get(usize::from(union)).map(|union| &union.headers);
-            headers.into_iter().flatten().map(|one| header(*one)).sum::<u64>()
+            headers.into_iter().flatten().map(|id| header(*id)).sum::<u64>()
         };
         let emitted = self.code.iter().map(|op| match *op {
-            Op::Emit { header: one } => header(one),
+            Op::Emit { header: id } => header(id),
             Op::EmitUnion { of } => union(of),
             Op::EmitStack { stack } => self.stack(stack).map_or(0, |stack| {
-                stack.headers.iter().map(|one| header(*one)).sum::<u64>()
-                    + stack.unions.iter().map(|one| union(*one)).sum::<u64>()
+                stack.headers.iter().map(|id| header(*id)).sum::<u64>()
+                    + stack.unions.iter().map(|id| union(*id)).sum::<u64>()
             }),
             _ => 0,
         });
         let hashed = self.hashes.iter().map(|hash| {
             let bits = hash.input.iter().map(|input| match input {
                 HashInput::Field(field) => u64::from(self.width(*field)),
-                HashInput::Header(one) => header(*one) * 8,
+                HashInput::Header(id) => header(*id) * 8,
                 HashInput::Constant { width, .. } | HashInput::Register { width, .. } => u64::from(*width),
                 HashInput::Payload => 0,
             });

@@ -98,37 +98,41 @@ impl Program {
         let members = |union: &u16| self.unions.get(usize::from(*union)).map(|union| &union.headers);
         let Some(first) = stack.unions.first() else { return Ok(()) };
         for union in &stack.unions {
-            let (Some(one), Some(first)) = (members(union), members(first)) else {
+            let (Some(headers), Some(first)) = (members(union), members(first)) else {
                 return invalid(format!("a stack has unions that do not exist: {name}"));
             };
-            require(one.len() == first.len(), "a stack has unions of different types", name)?;
-            for (one, first) in one.iter().zip(first) {
-                require(self.same_header_type(*one, *first)?, "a stack has unions of different types", name)?;
+            require(headers.len() == first.len(), "a stack has unions of different types", name)?;
+            for (header, first) in headers.iter().zip(first) {
+                require(
+                    self.same_header_type(*header, *first)?,
+                    "a stack has unions of different types",
+                    name,
+                )?;
             }
         }
         Ok(())
     }
 
     /// Whether headers have the same layout, so that one can be copied to the other.
-    pub(super) fn same_header_type(&self, one: HeaderId, other: HeaderId) -> Result<bool, InvalidProgram> {
-        let (one, other) = (self.header(one)?, self.header(other)?);
+    pub(super) fn same_header_type(&self, first: HeaderId, second: HeaderId) -> Result<bool, InvalidProgram> {
+        let (first, second) = (self.header(first)?, self.header(second)?);
         let varbit = |header: &Header| {
             header
                 .varbit
                 .and_then(|varbit| self.fields.get(usize::from(varbit.field)))
                 .map(|field| (field.at.wrapping_sub(header.at * 8), field.width))
         };
-        Ok(one.bytes == other.bytes && one.fields == other.fields && varbit(one) == varbit(other))
+        Ok(first.bytes == second.bytes && first.fields == second.fields && varbit(first) == varbit(second))
     }
 
-    pub(super) fn check_same_union_type(&self, one: u16, other: u16) -> CheckResult {
+    pub(super) fn check_same_union_type(&self, first: u16, second: u16) -> CheckResult {
         let headers = |union: u16| self.unions.get(usize::from(union)).map(|union| &union.headers);
-        let (Some(one), Some(other)) = (headers(one), headers(other)) else {
+        let (Some(first), Some(second)) = (headers(first), headers(second)) else {
             return invalid("there is no such union".into());
         };
-        require(one.len() == other.len(), "unions of different types", one.len())?;
-        one.iter().zip(other).try_for_each(|(one, other)| {
-            require(self.same_header_type(*one, *other)?, "headers of different types", one)
+        require(first.len() == second.len(), "unions of different types", first.len())?;
+        first.iter().zip(second).try_for_each(|(first, second)| {
+            require(self.same_header_type(*first, *second)?, "headers of different types", first)
         })
     }
 
@@ -136,17 +140,18 @@ impl Program {
         self.stacks.get(usize::from(stack)).map_or_else(|| invalid(format!("there is no stack {stack}")), Ok)
     }
 
-    pub(super) fn check_same_stack_type(&self, one: StackId, other: StackId) -> CheckResult {
-        let (one, other) = (self.stack(one)?, self.stack(other)?);
-        let sizes = one.headers.len() == other.headers.len() && one.unions.len() == other.unions.len();
-        require(sizes, "stacks of different types", &one.name)?;
-        one.headers.iter().zip(&other.headers).try_for_each(|(one, other)| {
-            require(self.same_header_type(*one, *other)?, "headers of different types", one)
+    pub(super) fn check_same_stack_type(&self, first: StackId, second: StackId) -> CheckResult {
+        let (first, second) = (self.stack(first)?, self.stack(second)?);
+        let sizes = first.headers.len() == second.headers.len() && first.unions.len() == second.unions.len();
+        require(sizes, "stacks of different types", &first.name)?;
+        first.headers.iter().zip(&second.headers).try_for_each(|(first, second)| {
+            require(self.same_header_type(*first, *second)?, "headers of different types", first)
         })?;
-        one.unions
+        first
+            .unions
             .iter()
-            .zip(&other.unions)
-            .try_for_each(|(one, other)| self.check_same_union_type(*one, *other))
+            .zip(&second.unions)
+            .try_for_each(|(first, second)| self.check_same_union_type(*first, *second))
     }
 
     /// Checks access to a stack's elements, and to a field that is loaded into a register.

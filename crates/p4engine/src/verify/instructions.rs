@@ -168,8 +168,8 @@ impl Program {
                 self.check_registers([base, size]).and_then(|()| self.check_any_field(field))?;
                 has("there is no hash", hash, self.hashes.len())
             }
-            Op::Random { field, least, most } => {
-                self.check_registers([least, most]).and_then(|()| self.check_any_field(field))
+            Op::Random { field, low, high } => {
+                self.check_registers([low, high]).and_then(|()| self.check_any_field(field))
             }
             Op::Digest { digest } => has("there is no digest", digest, self.digests.len()),
             Op::CloneIngress { session, list } | Op::CloneEgress { session, list } => self

@@ -293,7 +293,7 @@ pub fn everything() -> Program {
             Op::RegisterRead { to: note + 1, array, index: 1 },
             Op::HashTo { field: note, hash, base: 1, size: 0 },
             Op::Count { counter: 0, index: 1 },
-            Op::Random { field: note, least: 1, most: 0 },
+            Op::Random { field: note, low: 1, high: 0 },
             Op::Log { message: 0, first: 0, arguments: 3 },
             Op::Digest { digest: 0 },
             Op::CloneIngress { session: 1, list: 0 },

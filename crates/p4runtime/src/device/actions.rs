@@ -16,15 +16,15 @@ pub fn decode_action(actions: &[Action], owner: &str, given: &v1::Action) -> Res
     if let Some(other) = given
         .params
         .iter()
-        .find(|one| !action.parameters.iter().any(|parameter| parameter.id == one.param_id))
+        .find(|value| !action.parameters.iter().any(|parameter| parameter.id == value.param_id))
     {
         return Err(invalid(format!("{} has no parameter {}", action.name, other.param_id)));
     }
     let arguments = action.parameters.iter().map(|parameter| {
-        let mut values = given.params.iter().filter(|one| one.param_id == parameter.id);
+        let mut values = given.params.iter().filter(|value| value.param_id == parameter.id);
         match (values.next(), values.next()) {
-            (Some(one), None) => {
-                parameter.widths.decode(&one.value, &format!("{} of {}", parameter.name, action.name))
+            (Some(value), None) => {
+                parameter.widths.decode(&value.value, &format!("{} of {}", parameter.name, action.name))
             }
             (None, _) => Err(invalid(format!("{} needs {}", action.name, parameter.name))),
             _ => Err(invalid(format!("{} has {} twice", action.name, parameter.name))),

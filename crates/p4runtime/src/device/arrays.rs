@@ -69,7 +69,7 @@ fn select<'a, T>(all: &'a BTreeMap<u32, T>, id: u32, kind: &str) -> Result<Vec<(
     if id != 0 {
         return Ok(vec![(id, lookup(all, id, kind)?)]);
     }
-    Ok(all.iter().map(|(id, one)| (*id, one)).collect())
+    Ok(all.iter().map(|(id, array)| (*id, array)).collect())
 }
 
 /// Look up an object of the pipeline by its id.
@@ -95,11 +95,11 @@ fn at(index: u32) -> Option<Index> {
 fn pages(from: u32, count: u32, mut page: impl FnMut(u32, u32) -> Result<usize>) -> Result<()> {
     let mut at = from;
     while at < from + count {
-        let most = PAGE.min(from + count - at);
-        if page(at, most)? != most as usize {
-            return Err(internal(format!("the engine has fewer than {most} elements from {at} on")));
+        let size = PAGE.min(from + count - at);
+        if page(at, size)? != size as usize {
+            return Err(internal(format!("the engine has fewer than {size} elements from {at} on")));
         }
-        at += most;
+        at += size;
     }
     Ok(())
 }

@@ -228,12 +228,12 @@ impl Device {
     }
 
     /// Entries with an expired idle timeout since their last hit or notification.
-    pub fn idle(&mut self, now_us: u64, most: u32) -> Result<Vec<TableEntry>> {
+    pub fn idle(&mut self, now_us: u64, limit: u32) -> Result<Vec<TableEntry>> {
         let mut session = self.session()?;
         if !session.pipeline.tables.values().any(|table| table.idle_timeout) {
             return Ok(vec![]);
         }
-        match accepted(session.control.request(Request::Idle { now_us, most }))? {
+        match accepted(session.control.request(Request::Idle { now_us, limit }))? {
             Answer::Idle(keys) => Ok(tables::idle_entries(&mut session, keys)),
             other => Err(unexpected(&other)),
         }

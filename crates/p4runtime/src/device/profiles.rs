@@ -84,7 +84,7 @@ pub fn write_member(session: &mut Session, kind: Type, given: &ActionProfileMemb
         return Ok(());
     }
     let action = given.action.as_ref().ok_or_else(|| invalid("a member without an action"))?;
-    let actions = actions_with(session.pipeline, id, profile, |one| one.id == action.action_id);
+    let actions = actions_with(session.pipeline, id, profile, |known| known.id == action.action_id);
     let (call, _) = decode_action(actions, &profile.name, action)?;
     if kind == Type::Modify {
         return session.execute(Request::ModifyMember { profile: number, member, call });
@@ -113,7 +113,8 @@ pub fn read_members(session: &mut Session, filter: &ActionProfileMember, found: 
             if written.members.contains(&member_id)
                 && (filter.member_id == 0 || filter.member_id == member_id)
             {
-                let actions = actions_with(session.pipeline, *id, profile, |one| one.number == call.action);
+                let actions =
+                    actions_with(session.pipeline, *id, profile, |known| known.number == call.action);
                 let action = encode_action(actions, &call);
                 let member = ActionProfileMember { action_profile_id: *id, member_id, action };
                 found.push(Kind::ActionProfileMember(member))?;
@@ -246,16 +247,16 @@ pub fn add_one_shot(
     let mut calls = vec![];
     let mut weights = vec![];
     let mut set = set.clone();
-    for one in &mut set.action_profile_actions {
-        let watched = match &one.watch_kind {
+    for member in &mut set.action_profile_actions {
+        let watched = match &member.watch_kind {
             Some(WatchKind::Watch(port)) => *port != 0,
             Some(WatchKind::WatchPort(port)) => !port.is_empty(),
             None => false,
         };
-        weights.push(weight(profile, one.weight, watched)?);
-        let action = one.action.as_ref().ok_or_else(|| invalid("an action set with an empty action"))?;
+        weights.push(weight(profile, member.weight, watched)?);
+        let action = member.action.as_ref().ok_or_else(|| invalid("an action set with an empty action"))?;
         let (call, _) = decode_action(&table.actions, &table.name, action)?;
-        one.action = encode_action(&table.actions, &call); // with the shortest byte strings
+        member.action = encode_action(&table.actions, &call); // with the shortest byte strings
         calls.push(call);
     }
     check_size(&Profile { by_weight, ..profile.clone() }, &weights, profile.max_group_size)?;

@@ -45,7 +45,7 @@ fn replicas(given: &[v1::Replica]) -> Result<Vec<Replica>> {
     }
     let replicas = given.iter().map(replica).collect::<Result<Vec<_>>>()?;
     let mut seen = HashSet::new();
-    match replicas.iter().find(|one| !seen.insert((one.port, one.instance))) {
+    match replicas.iter().find(|replica| !seen.insert((replica.port, replica.instance))) {
         Some(Replica { port, instance }) => Err(invalid(format!("port {port}, instance {instance} twice"))),
         None => Ok(replicas),
     }
@@ -53,14 +53,14 @@ fn replicas(given: &[v1::Replica]) -> Result<Vec<Replica>> {
 
 /// The replicas for reads: ports are the shortest byte strings, in the field that the controller used.
 fn canonical(given: &[v1::Replica], engine: &[Replica]) -> Vec<v1::Replica> {
-    let one = |(given, engine): (&v1::Replica, &Replica)| {
+    let canonical_replica = |(given, engine): (&v1::Replica, &Replica)| {
         let port_kind = match &given.port_kind {
             Some(PortKind::Port(_)) => Some(PortKind::Port(encode(&engine.port.to_be_bytes()))),
             other => other.clone(),
         };
         v1::Replica { port_kind, ..given.clone() }
     };
-    given.iter().zip(engine).map(one).collect()
+    given.iter().zip(engine).map(canonical_replica).collect()
 }
 
 /// Convert an id to the engine's number. Checks that the object exists as the kind of update requires.

@@ -56,7 +56,7 @@ impl Bench {
         let mut found = self.read(read);
         for text in expected {
             let wanted = Bench::entity(text);
-            let place = found.iter().position(|one| *one == wanted);
+            let place = found.iter().position(|entity| *entity == wanted);
             found.remove(place.unwrap_or_else(|| panic!("{read}: no {text} ({wanted:?}) in {found:#?}")));
         }
         assert_eq!(found, [], "{read}");
@@ -223,8 +223,8 @@ fn direct_counters_and_meters_belong_to_entries() {
     let counter = format!("direct_counter_entry {{ {key} }} data {{ packet_count: 4 byte_count: 310 }} }}");
     bench.finds("direct_counter_entry { table_entry { table_id: <hosts> } }", &[&counter]);
     bench.finds("direct_counter_entry { }", &[&counter]);
-    let whole = with(HOST, &format!("{config} counter_data {{ packet_count: 4 byte_count: 310 }}"));
-    bench.finds("table_entry { table_id: <hosts> counter_data {} meter_config {} }", &[&whole]);
+    let with_counter = with(HOST, &format!("{config} counter_data {{ packet_count: 4 byte_count: 310 }}"));
+    bench.finds("table_entry { table_id: <hosts> counter_data {} meter_config {} }", &[&with_counter]);
     bench.finds("table_entry { table_id: <hosts> }", &[HOST]);
     bench.finds(
         "direct_meter_entry { }",
@@ -377,7 +377,7 @@ fn bad_indices_and_values_are_refused() {
 }
 
 #[test]
-fn value_sets_groups_clones_and_digests_are_written_and_read() {
+fn value_sets_are_written_and_read() {
     let mut bench = Bench::new();
     let member = |value: &str| format!("members {{ match {{ field_id: 1 exact {{ value: '{value}' }} }} }}");
     let set = |members: &str| format!("value_set_entry {{ value_set_id: <probes> {members} }}");
@@ -395,30 +395,44 @@ fn value_sets_groups_clones_and_digests_are_written_and_read() {
         "at most 4 members",
     );
     bench.refuses(Type::Insert, &set(""), Code::InvalidArgument, "only be modified");
+}
 
+#[test]
+fn multicast_groups_and_clone_sessions_are_written_and_read() {
+    let mut bench = Bench::new();
     let engine = |rest: &str| format!("packet_replication_engine_entry {{ {rest} }}");
     let group = |rest: &str| engine(&format!("multicast_group_entry {{ multicast_group_id: 7 {rest} }}"));
     let clone = |rest: &str| engine(&format!("clone_session_entry {{ session_id: 5 {rest} }}"));
     let replica = |port: &str, instance: u32| format!("replicas {{ port: '{port}' instance: {instance} }}");
-    for one in [&group, &clone] as [&dyn Fn(&str) -> String; 2] {
+    for entry in [&group, &clone] as [&dyn Fn(&str) -> String; 2] {
         let (first, second) =
-            (one(&replica("\\x01", 1)), one(&(replica("\\x01", 2) + &replica("\\x01\\0", 0))));
+            (entry(&replica("\\x01", 1)), entry(&(replica("\\x01", 2) + &replica("\\x01\\0", 0))));
         bench.refuses(Type::Modify, &first, Code::NotFound, "");
         bench.insert(&first);
         bench.refuses(Type::Insert, &first, Code::AlreadyExists, "");
         bench.modify(&second);
-        bench.finds(&one(""), &[&second]);
-        bench.finds(&one("").replace('7', "0").replace("id: 5", "id: 0"), &[&second]);
-        bench.modify(&one(&replica("\\0\\0\\0\\x01", 3)));
-        bench.finds(&one(""), &[&one(&replica("\\x01", 3))]);
-        bench.refuses(Type::Modify, &one(&"replicas { }".repeat(4097)), Code::ResourceExhausted, "4097");
-        bench.refuses(Type::Modify, &one(&replica("\\x01", 1).repeat(2)), Code::InvalidArgument, "twice");
-        bench.refuses(Type::Modify, &one(&replica("\\x01\\xff", 1)), Code::InvalidArgument, "drops packets");
-        bench.refuses(Type::Modify, &one(&replica("\\x02\\0", 1)), Code::OutOfRange, "bit<9>");
-        bench.refuses(Type::Modify, &one(&replica("\\x02", 65536)), Code::InvalidArgument, "instance 65536");
+        bench.finds(&entry(""), &[&second]);
+        bench.finds(&entry("").replace('7', "0").replace("id: 5", "id: 0"), &[&second]);
+        bench.modify(&entry(&replica("\\0\\0\\0\\x01", 3)));
+        bench.finds(&entry(""), &[&entry(&replica("\\x01", 3))]);
+        bench.refuses(Type::Modify, &entry(&"replicas { }".repeat(4097)), Code::ResourceExhausted, "4097");
+        bench.refuses(Type::Modify, &entry(&replica("\\x01", 1).repeat(2)), Code::InvalidArgument, "twice");
         bench.refuses(
             Type::Modify,
-            &one("replicas { port: '\\x01' backup_replicas { } }"),
+            &entry(&replica("\\x01\\xff", 1)),
+            Code::InvalidArgument,
+            "drops packets",
+        );
+        bench.refuses(Type::Modify, &entry(&replica("\\x02\\0", 1)), Code::OutOfRange, "bit<9>");
+        bench.refuses(
+            Type::Modify,
+            &entry(&replica("\\x02", 65536)),
+            Code::InvalidArgument,
+            "instance 65536",
+        );
+        bench.refuses(
+            Type::Modify,
+            &entry("replicas { port: '\\x01' backup_replicas { } }"),
             Code::Unimplemented,
             "backup",
         );
@@ -427,7 +441,11 @@ fn value_sets_groups_clones_and_digests_are_written_and_read() {
     }
     bench.refuses(Type::Insert, &clone("class_of_service: 1"), Code::Unimplemented, "class");
     bench.refuses(Type::Insert, &engine("multicast_group_entry { }"), Code::InvalidArgument, "1 to 65535");
+}
 
+#[test]
+fn digest_entries_are_written_and_read() {
+    let mut bench = Bench::new();
     let digest = "digest_entry { digest_id: <learned_t> config { max_timeout_ns: 5 max_list_size: 2 ack_timeout_ns: 9 } }";
     bench.refuses(Type::Modify, digest, Code::NotFound, "not configured");
     bench.insert(digest);

@@ -36,7 +36,7 @@ fn id_and_name(preamble: Option<&Preamble>) -> LinkResult<(u32, String)> {
 
 /// The index of a name in a list of the program's objects.
 fn index_of<T>(list: &[T], name_of: impl Fn(&T) -> &str, kind: &str, name: &str) -> LinkResult<u16> {
-    let found = list.iter().position(|one| name_of(one) == name);
+    let found = list.iter().position(|element| name_of(element) == name);
     found.and_then(|index| index.try_into().ok()).ok_or_else(|| format!("the program has no {kind} {name}"))
 }
 
@@ -58,17 +58,17 @@ impl<'a> Linker<'a> {
             return Err(format!("unknown extern type {}", other.extern_type_name));
         }
         let mut seen = HashMap::new();
-        let preambles = (info.tables.iter().map(|one| &one.preamble))
-            .chain(info.actions.iter().map(|one| &one.preamble))
-            .chain(info.action_profiles.iter().map(|one| &one.preamble))
-            .chain(info.counters.iter().map(|one| &one.preamble))
-            .chain(info.direct_counters.iter().map(|one| &one.preamble))
-            .chain(info.meters.iter().map(|one| &one.preamble))
-            .chain(info.direct_meters.iter().map(|one| &one.preamble))
-            .chain(info.value_sets.iter().map(|one| &one.preamble))
-            .chain(info.registers.iter().map(|one| &one.preamble))
-            .chain(info.digests.iter().map(|one| &one.preamble))
-            .chain(info.controller_packet_metadata.iter().map(|one| &one.preamble));
+        let preambles = (info.tables.iter().map(|table| &table.preamble))
+            .chain(info.actions.iter().map(|action| &action.preamble))
+            .chain(info.action_profiles.iter().map(|profile| &profile.preamble))
+            .chain(info.counters.iter().map(|counter| &counter.preamble))
+            .chain(info.direct_counters.iter().map(|counter| &counter.preamble))
+            .chain(info.meters.iter().map(|meter| &meter.preamble))
+            .chain(info.direct_meters.iter().map(|meter| &meter.preamble))
+            .chain(info.value_sets.iter().map(|set| &set.preamble))
+            .chain(info.registers.iter().map(|register| &register.preamble))
+            .chain(info.digests.iter().map(|digest| &digest.preamble))
+            .chain(info.controller_packet_metadata.iter().map(|header| &header.preamble));
         for preamble in preambles {
             let (id, name) = id_and_name(preamble.as_ref())?;
             if let Some(other) = seen.insert(id, name.clone()) {
@@ -84,7 +84,7 @@ impl<'a> Linker<'a> {
 
     fn table(&self, info: &config::Table) -> LinkResult<(u32, Table)> {
         let (id, name) = id_and_name(info.preamble.as_ref())?;
-        let number = index_of(&self.program.tables, |one| &one.name, "table", &name)?;
+        let number = index_of(&self.program.tables, |table| &table.name, "table", &name)?;
         let table = &self.program.tables[usize::from(number)];
         if info.match_fields.len() != table.keys.len() {
             let counts = (info.match_fields.len(), table.keys.len());
@@ -93,8 +93,10 @@ impl<'a> Linker<'a> {
                 counts.0, counts.1
             ));
         }
-        let widths =
-            table.keys.iter().map(|key| self.program.fields.get(usize::from(key.field)).map(|one| one.width));
+        let widths = table
+            .keys
+            .iter()
+            .map(|key| self.program.fields.get(usize::from(key.field)).map(|field| field.width));
         let keys = info.match_fields.iter().zip(&table.keys).zip(widths).map(|((field, key), width)| {
             self.key(field, key.kind, width.unwrap_or(0)).map_err(|why| format!("table {name}: {why}"))
         });
@@ -115,7 +117,8 @@ impl<'a> Linker<'a> {
         if profile.is_some() != table.profile.is_some() {
             return Err(format!("table {name} has an action profile in one of P4Info and program only"));
         }
-        let actions = info.action_refs.iter().map(|one| self.action_of(one, &name, &table.actions));
+        let actions =
+            info.action_refs.iter().map(|reference| self.action_of(reference, &name, &table.actions));
         let table = Table {
             number,
             keys,
@@ -173,7 +176,7 @@ impl<'a> Linker<'a> {
             (Ok(0), true) => Err(format!("{name} is translated to a string, which is not supported")),
             (Ok(controller @ 1..=MAX_BITS), true) => Ok(Widths { program, controller }),
             // P4Info has no width for an `error`.
-            (Ok(bits), false) if bits == 0 || bits == program => Ok(Widths::same(program)),
+            (Ok(bits), false) if bits == 0 || bits == program => Ok(Widths::untranslated(program)),
             _ => Err(format!("{name} has {bitwidth} bits in P4Info, {program} in the program")),
         }
     }
@@ -191,8 +194,10 @@ impl<'a> Linker<'a> {
         table: &str,
         numbers: &[ActionId],
     ) -> LinkResult<Action> {
-        let is_it = |one: &&config::Action| one.preamble.as_ref().is_some_and(|one| one.id == reference.id);
-        let info = self.info.actions.iter().find(is_it);
+        let has_id = |action: &&config::Action| {
+            action.preamble.as_ref().is_some_and(|preamble| preamble.id == reference.id)
+        };
+        let info = self.info.actions.iter().find(has_id);
         let info = info.ok_or_else(|| format!("table {table}: there is no action {:#x}", reference.id))?;
         let (id, name) = id_and_name(info.preamble.as_ref())?;
         let found = numbers.iter().find_map(|number| {
@@ -225,7 +230,7 @@ impl<'a> Linker<'a> {
     }
 
     fn direct_counter(&self, table: u32, name: &str, number: Option<u16>) -> LinkResult<bool> {
-        let info = self.info.direct_counters.iter().any(|one| one.direct_table_id == table);
+        let info = self.info.direct_counters.iter().any(|counter| counter.direct_table_id == table);
         if info && number.is_none() {
             return Err(format!("table {name} has a direct counter in P4Info, none in the program"));
         }
@@ -233,18 +238,18 @@ impl<'a> Linker<'a> {
     }
 
     fn direct_meter(&self, table: u32, name: &str, number: Option<u16>) -> LinkResult<Option<MeterKind>> {
-        let info = self.info.direct_meters.iter().find(|one| one.direct_table_id == table);
+        let info = self.info.direct_meters.iter().find(|meter| meter.direct_table_id == table);
         if info.is_some() && number.is_none() {
             return Err(format!("table {name} has a direct meter in P4Info, none in the program"));
         }
-        Ok(info.map(|one| meter_kind(one.spec.as_ref())))
+        Ok(info.map(|meter| meter_kind(meter.spec.as_ref())))
     }
 
     /// Action profiles, with the actions of their tables.
     pub fn profiles(&self, tables: &BTreeMap<u32, Table>) -> LinkResult<BTreeMap<u32, Profile>> {
         let profile = |info: &config::ActionProfile| {
             let (id, name) = id_and_name(info.preamble.as_ref())?;
-            let number = index_of(&self.program.profiles, |one| &one.name, "action profile", &name)?;
+            let number = index_of(&self.program.profiles, |profile| &profile.name, "action profile", &name)?;
             let selector = self.program.profiles[usize::from(number)].selector.is_some();
             if info.with_selector != selector {
                 return Err(format!(
@@ -268,7 +273,7 @@ impl<'a> Linker<'a> {
             self.info.action_profiles.iter().map(profile).collect::<LinkResult<BTreeMap<_, _>>>()?;
         for table in tables.values() {
             let number = self.program.tables[usize::from(table.number)].profile;
-            let info = table.profile.map(|id| profiles.get(&id).map(|one| one.number));
+            let info = table.profile.map(|id| profiles.get(&id).map(|profile| profile.number));
             if info.is_some_and(|info| info != number) {
                 return Err(format!(
                     "table {} has another action profile in P4Info than in the program",
@@ -282,7 +287,7 @@ impl<'a> Linker<'a> {
     pub fn counters(&self) -> LinkResult<BTreeMap<u32, Indexed>> {
         let counter = |info: &config::Counter| {
             let (id, name) = id_and_name(info.preamble.as_ref())?;
-            let number = index_of(&self.program.counters, |one| &one.name, "counter", &name)?;
+            let number = index_of(&self.program.counters, |counter| &counter.name, "counter", &name)?;
             let size =
                 same_size("counter", &name, info.size, self.program.counters[usize::from(number)].size)?;
             Ok((id, Indexed { name, number, size, kind: MeterKind::None }))
@@ -293,7 +298,7 @@ impl<'a> Linker<'a> {
     pub fn meters(&self) -> LinkResult<BTreeMap<u32, Indexed>> {
         let meter = |info: &config::Meter| {
             let (id, name) = id_and_name(info.preamble.as_ref())?;
-            let number = index_of(&self.program.meters, |one| &one.name, "meter", &name)?;
+            let number = index_of(&self.program.meters, |meter| &meter.name, "meter", &name)?;
             let size = same_size("meter", &name, info.size, self.program.meters[usize::from(number)].size)?;
             Ok((id, Indexed { name, number, size, kind: meter_kind(info.spec.as_ref()) }))
         };
@@ -303,7 +308,7 @@ impl<'a> Linker<'a> {
     pub fn registers(&self) -> LinkResult<BTreeMap<u32, Register>> {
         let register = |info: &config::Register| {
             let (id, name) = id_and_name(info.preamble.as_ref())?;
-            let number = index_of(&self.program.arrays, |one| &one.name, "register", &name)?;
+            let number = index_of(&self.program.arrays, |array| &array.name, "register", &name)?;
             let array = &self.program.arrays[usize::from(number)];
             let mut data_type = Type::new(info.type_spec.as_ref(), &self.types)
                 .map_err(|why| format!("register {name}: {why}"))?;
@@ -323,7 +328,7 @@ impl<'a> Linker<'a> {
     pub fn value_sets(&self) -> LinkResult<BTreeMap<u32, ValueSet>> {
         let value_set = |info: &config::ValueSet| {
             let (id, name) = id_and_name(info.preamble.as_ref())?;
-            let number = index_of(&self.program.value_sets, |one| &one.name, "value set", &name)?;
+            let number = index_of(&self.program.value_sets, |set| &set.name, "value set", &name)?;
             let set = &self.program.value_sets[usize::from(number)];
             let program = self.select_widths(number);
             if program.as_ref().is_some_and(|widths| widths.len() != info.r#match.len()) {
@@ -364,7 +369,7 @@ impl<'a> Linker<'a> {
     pub fn digests(&self) -> LinkResult<BTreeMap<u32, Digest>> {
         let digest = |info: &config::Digest| {
             let (id, name) = id_and_name(info.preamble.as_ref())?;
-            let number = index_of(&self.program.digests, |one| &one.name, "digest", &name)?;
+            let number = index_of(&self.program.digests, |digest| &digest.name, "digest", &name)?;
             let digest = &self.program.digests[usize::from(number)];
             let mut data_type = Type::new(info.type_spec.as_ref(), &self.types)
                 .map_err(|why| format!("digest {name}: {why}"))?;
@@ -391,10 +396,10 @@ impl<'a> Linker<'a> {
 
     /// The header in front of packets from or to controllers.
     pub fn header(&self, name: &str) -> LinkResult<ControllerHeader> {
-        let is_it = |one: &&config::ControllerPacketMetadata| {
-            one.preamble.as_ref().is_some_and(|one| one.name == name)
+        let has_name = |header: &&config::ControllerPacketMetadata| {
+            header.preamble.as_ref().is_some_and(|preamble| preamble.name == name)
         };
-        let Some(info) = self.info.controller_packet_metadata.iter().find(is_it) else {
+        let Some(info) = self.info.controller_packet_metadata.iter().find(has_name) else {
             return Ok(ControllerHeader::default());
         };
         let widths = |field: &Metadata, program: Option<u32>| {

@@ -18,7 +18,7 @@ fn everything_is_linked() {
     let table = |name: &str| pipeline.tables.values().find(|table| table.name == name).unwrap();
     let hosts = table("ProbeIngress.hosts");
     assert!(hosts.has_counter && hosts.meter == Some(MeterKind::TwoRates) && hosts.idle_timeout);
-    let scopes = hosts.actions.iter().map(|one| (one.name.as_str(), one.in_entries, one.as_default));
+    let scopes = hosts.actions.iter().map(|scope| (scope.name.as_str(), scope.in_entries, scope.as_default));
     assert_eq!(
         scopes.collect::<Vec<_>>(),
         [
@@ -34,7 +34,12 @@ fn everything_is_linked() {
     );
     assert!(table("ProbeIngress.fixed").constant && table("ProbeIngress.rules").constant_default);
     assert_eq!(
-        pipeline.registers.values().find(|one| one.name == "ProbeIngress.balance").unwrap().data_type,
+        pipeline
+            .registers
+            .values()
+            .find(|register| register.name == "ProbeIngress.balance")
+            .unwrap()
+            .data_type,
         Type::Signed(12)
     );
     assert_eq!(

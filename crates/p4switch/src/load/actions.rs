@@ -122,9 +122,9 @@ impl Loader<'_> {
             }
             "modify_field_rng_uniform" => {
                 let place = call.place(self, 0)?;
-                let least = self.evaluate(&call.value(self, 1)?)?;
-                let most = self.evaluate(&call.value(self, 2)?)?;
-                self.emit_into(&place, |field| Op::Random { field, least, most })?;
+                let low = self.evaluate(&call.value(self, 1)?)?;
+                let high = self.evaluate(&call.value(self, 2)?)?;
+                self.emit_into(&place, |field| Op::Random { field, low, high })?;
             }
             _ => match ARITHMETIC.iter().find(|(name, _)| *name == op) {
                 Some((_, binary)) => {

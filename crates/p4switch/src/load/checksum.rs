@@ -66,9 +66,9 @@ impl Loader<'_> {
                 let field = self.evaluate(&Expression::Field(target))?;
                 let op = qbed_p4engine::program::Binary::NotEqual;
                 self.emit(Op::Binary { op, to, left: to, right: field });
-                let same = self.emit(Op::JumpUnless { condition: to, to: 0 });
+                let skip = self.emit(Op::JumpUnless { condition: to, to: 0 });
                 self.emit(Op::Store { field: error, from: to });
-                skips.push(same);
+                skips.push(skip);
             }
         }
         self.patch_jumps(skips);

@@ -245,8 +245,8 @@ impl<'a> Loader<'a> {
             table.default_entry.as_ref().is_some_and(|entry| entry.action_const || entry.action_entry_const);
         let mut entries = Vec::new();
         for (index, entry) in table.entries.iter().flatten().enumerate() {
-            let one = self.entry(&keys, &actions, entry).at(|| format!("entries[{index}]"))?;
-            entries.push(one);
+            let entry = self.entry(&keys, &actions, entry).at(|| format!("entries[{index}]"))?;
+            entries.push(entry);
         }
         let next = match is_by_hit(table) {
             true => Next::ByHit { hit: 0, miss: 0 },
@@ -417,9 +417,9 @@ impl<'a> Loader<'a> {
                 Ok(Match::Ternary { value: value()?, mask: read(of.mask.as_deref(), "mask")? })
             }
             ("ternary" | "optional", MatchKind::Optional) => {
-                let whole =
+                let is_set =
                     of.mask.as_deref().map_or(Ok(true), |mask| Ok(!number::hexstr(mask)?.is_zero()))?;
-                Ok(Match::Optional(if whole { Some(value()?) } else { None }))
+                Ok(Match::Optional(if is_set { Some(value()?) } else { None }))
             }
             ("range", MatchKind::Range) => {
                 let (low, high) = (read(of.start.as_deref(), "start")?, read(of.end.as_deref(), "end")?);

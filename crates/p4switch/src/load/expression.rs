@@ -97,8 +97,8 @@ impl Expression {
 
     pub fn and(left: Self, right: Self) -> Self {
         match (left.constant(), right.constant()) {
-            (Some(one), _) if one.is_one() => right,
-            (_, Some(one)) if one.is_one() => left,
+            (Some(constant), _) if constant.is_one() => right,
+            (_, Some(constant)) if constant.is_one() => left,
             _ => Self::binary(Binary::And, left, right),
         }
     }

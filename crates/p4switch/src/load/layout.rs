@@ -265,9 +265,9 @@ impl Layout {
                 return refuse("the unions have several types").at(place);
             }
             for member in 0..first {
-                let same: Vec<_> =
+                let headers: Vec<_> =
                     unions.iter().map(|of| program.unions[*of as usize].headers[member]).collect();
-                same_layout(program, &same).at(place)?;
+                same_layout(program, &headers).at(place)?;
             }
             let Some(of) = document.header_union_types.iter().find(|of| of.name == stack.union_type) else {
                 return refuse(format!("no header union type {}", stack.union_type)).at(place);

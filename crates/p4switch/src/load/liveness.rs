@@ -61,7 +61,7 @@ pub fn read(program: &Program, op: &Op) -> Registers {
     let hash = |hash: u16| {
         let inputs = program.hashes[hash as usize].input.iter();
         inputs.fold(0, |all, input| match input {
-            HashInput::Register { register: one, .. } => all | register(*one),
+            HashInput::Register { register: index, .. } => all | register(*index),
             _ => all,
         })
     };
@@ -89,10 +89,10 @@ pub fn read(program: &Program, op: &Op) -> Registers {
         Op::Truncate { bytes } => register(*bytes),
         Op::Checksum { hash: of, .. } => hash(*of),
         Op::HashTo { hash: of, base, size, .. } => hash(*of) | register(*base) | register(*size),
-        Op::Random { least, most, .. } => register(*least) | register(*most),
+        Op::Random { low, high, .. } => register(*low) | register(*high),
         Op::CloneIngress { session, .. } | Op::CloneEgress { session, .. } => register(*session),
         Op::Log { first, arguments, .. } => {
-            (*first..first.saturating_add(*arguments)).fold(0, |all, one| all | register(one))
+            (*first..first.saturating_add(*arguments)).fold(0, |all, index| all | register(index))
         }
         other => reads_none(other),
     }

@@ -329,17 +329,17 @@ impl Loader<'_> {
 
     /// Equality of headers or unions: both invalid, or both valid with equal fields.
     fn equal(&self, left: &Object, right: &Object) -> Result<Expression> {
-        let both = |lefts: &[HeaderId], rights: &[HeaderId]| {
+        let all_equal = |lefts: &[HeaderId], rights: &[HeaderId]| {
             let pairs = lefts.iter().zip(rights);
             pairs
                 .map(|(left, right)| self.equal_headers(*left, *right))
-                .reduce(|one, other| Ok(Expression::and(one?, other?)))
+                .reduce(|left, right| Ok(Expression::and(left?, right?)))
         };
         match (left, right) {
             (Object::Header(left), Object::Header(right)) => self.equal_headers(*left, *right),
             (Object::Union(left), Object::Union(right)) => {
                 let of = |union: &u16| &self.program.unions[*union as usize].headers;
-                both(of(left), of(right)).unwrap_or_else(|| Ok(Expression::number(1)))
+                all_equal(of(left), of(right)).unwrap_or_else(|| Ok(Expression::number(1)))
             }
             _ => refuse("expected two headers or two named unions"),
         }
@@ -353,13 +353,13 @@ impl Loader<'_> {
         if l.varbit.is_some() || r.varbit.is_some() {
             return refuse(format!("cannot compare {} and {}: they have varbit fields", l.name, r.name));
         }
-        let same = |left, right| Expression::binary(Binary::Equal, left, right);
+        let equality = |left, right| Expression::binary(Binary::Equal, left, right);
         let fields = (0..l.fields).map(|index| {
-            same(Expression::Field(l.first_field + index), Expression::Field(r.first_field + index))
+            equality(Expression::Field(l.first_field + index), Expression::Field(r.first_field + index))
         });
         let equal = fields.reduce(Expression::and).unwrap_or(Expression::number(1));
         let invalid = Expression::unary(Unary::Not, self.valid(left));
-        let validity = same(self.valid(left), self.valid(right));
+        let validity = equality(self.valid(left), self.valid(right));
         Ok(Expression::and(validity, Expression::binary(Binary::Or, invalid, equal)))
     }
 

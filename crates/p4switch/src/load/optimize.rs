@@ -130,7 +130,7 @@ fn forward_loads(program: &mut Program, targets: &[bool], needed: &mut [bool]) {
                 let fits = bits.get(&from).is_some_and(|bits| *bits <= target.width);
                 stored = (fits && !target.signed).then_some((field, from));
             }
-            Op::Load { to, field } if before.is_some_and(|(same, _)| same == field) => {
+            Op::Load { to, field } if before.is_some_and(|(loaded, _)| loaded == field) => {
                 let from = before.map_or(to, |(_, from)| from);
                 if from == to {
                     needed[pc] = false;

@@ -20,9 +20,11 @@ pub(super) fn find_by_suffix<'a>(
     }
     let ends: Vec<usize> = (0..names.len()).filter(|index| names[*index].ends_with(name)).collect();
     match ends.as_slice() {
-        [one] => Ok(*one),
+        [index] => Ok(*index),
         [] => Err(format!("no {kind} {name}")),
-        [one, other, ..] => Err(format!("{kind} {name} is ambiguous: {} or {}", names[*one], names[*other])),
+        [first, second, ..] => {
+            Err(format!("{kind} {name} is ambiguous: {} or {}", names[*first], names[*second]))
+        }
     }
 }
 

@@ -54,11 +54,11 @@ pub fn parse(text: &str) -> std::result::Result<Vec<Line>, SyntaxError> {
             return Err(SyntaxError { line: number, reason: format!("unknown statement {first}") });
         }
     }
-    let one = |(number, text): (usize, String)| match statement(&text) {
+    let numbered = |(number, text): (usize, String)| match statement(&text) {
         Ok(statement) => Ok(Line { number, statement }),
         Err(reason) => Err(SyntaxError { line: number, reason }),
     };
-    statements.into_iter().map(one).collect()
+    statements.into_iter().map(numbered).collect()
 }
 
 fn statement(text: &str) -> Result<Statement> {
@@ -261,7 +261,7 @@ fn hex(text: &str) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn one(text: &str) -> Statement {
+    fn parsed(text: &str) -> Statement {
         let mut lines = parse(text).unwrap();
         assert_eq!(lines.len(), 1, "{lines:?}");
         lines.remove(0).statement
@@ -270,26 +270,28 @@ mod tests {
     #[test]
     fn packets_and_patterns_are_parsed() {
         assert_eq!(
-            one("packet 3 01 02 0a0B # three"),
+            parsed("packet 3 01 02 0a0B # three"),
             Statement::Packet { port: 3, bytes: vec![1, 2, 10, 11] }
         );
-        let Statement::Expect { port: 4, pattern: Some(pattern) } = one("EXPECT 4 0*02 $") else { panic!() };
+        let Statement::Expect { port: 4, pattern: Some(pattern) } = parsed("EXPECT 4 0*02 $") else {
+            panic!()
+        };
         assert_eq!(pattern.mismatch(&[9, 2]), None);
         assert!(pattern.mismatch(&[9, 2, 3]).unwrap().contains("exactly 2 bytes"));
         assert!(pattern.mismatch(&[0x19, 2]).unwrap().contains("byte 0: 19"));
-        assert_eq!(one("expect 4"), Statement::Expect { port: 4, pattern: None });
+        assert_eq!(parsed("expect 4"), Statement::Expect { port: 4, pattern: None });
     }
 
     #[test]
     fn a_pattern_without_dollar_is_a_prefix() {
-        let Statement::Expect { pattern: Some(pattern), .. } = one("expect 0 0102") else { panic!() };
+        let Statement::Expect { pattern: Some(pattern), .. } = parsed("expect 0 0102") else { panic!() };
         assert_eq!(pattern.mismatch(&[1, 2, 3]), None);
         assert!(pattern.mismatch(&[1]).is_some());
     }
 
     #[test]
     fn entries_have_keys_priority_and_name() {
-        let Statement::Add { table, priority, keys, call, name } = one(
+        let Statement::Add { table, priority, keys, call, name } = parsed(
             "add \"ingress.a b\" 100 data.f1:0x****0101 extra$0.h:0b1 dst:10/8\n  act(val:0x7f, port:2) = A",
         ) else {
             panic!()
@@ -302,12 +304,12 @@ mod tests {
 
     #[test]
     fn control_plane_commands_are_parsed() {
-        assert_eq!(one("mc_node_create 7 8 9"), Statement::CreateNode { instance: 7, ports: vec![8, 9] });
+        assert_eq!(parsed("mc_node_create 7 8 9"), Statement::CreateNode { instance: 7, ports: vec![8, 9] });
         let check = Check { bytes: true, comparison: Comparison::GreaterOrEqual, value: 39 };
         let wanted = Statement::CheckCounter { counter: "cnt".into(), cell: "$A".into(), check };
-        assert_eq!(one("check_counter cnt($A) bytes >= 39"), wanted);
+        assert_eq!(parsed("check_counter cnt($A) bytes >= 39"), wanted);
         let Statement::MeterWrite { index: Some(2), rates, .. } =
-            one("meter_set_rates m 2 0.000005:4 0.00002:5")
+            parsed("meter_set_rates m 2 0.000005:4 0.00002:5")
         else {
             panic!()
         };

@@ -77,7 +77,8 @@ impl Bench {
         assert_eq!(parameters.len(), arguments.len(), "{name}");
         let bytes =
             |(value, width): (&u64, u32)| value.to_be_bytes()[8 - width.div_ceil(8) as usize..].to_vec();
-        let arguments = arguments.iter().zip(parameters.iter().map(|one| one.width)).map(bytes).collect();
+        let arguments =
+            arguments.iter().zip(parameters.iter().map(|parameter| parameter.width)).map(bytes).collect();
         ActionCall { action, arguments }
     }
 

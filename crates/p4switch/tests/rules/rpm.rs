@@ -157,11 +157,11 @@ struct Step {
 fn packets(count: usize) -> impl Strategy<Value = Vec<Step>> {
     let ecn = prop_oneof![1 => Just(0_u8), 10 => Just(1), 10 => Just(2), 1 => Just(3)];
     let tcp = prop::bool::weighted(0.95);
-    let one = (1000_u16..1024, ecn, tcp, prop::bool::weighted(0.6));
-    let one = one.prop_flat_map(|(port, ecn, is_tcp, is_data)| {
+    let packet = (1000_u16..1024, ecn, tcp, prop::bool::weighted(0.6));
+    let packet = packet.prop_flat_map(|(port, ecn, is_tcp, is_data)| {
         flags(!is_data).prop_map(move |flags| Step { port, ecn, flags, is_data, is_tcp: is_tcp || !is_data })
     });
-    prop::collection::vec(one, count)
+    prop::collection::vec(packet, count)
 }
 
 proptest! {

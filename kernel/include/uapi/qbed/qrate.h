@@ -62,7 +62,7 @@ enum qrate_attribute {
 				 */
 	QRATE_A_RATE,		/* u64, current rate in bit/s of IP packets */
 	QRATE_A_RTT,		/* u64, ns, last sample */
-	QRATE_A_RTT_LEAST,	/* u64, ns, minimum */
+	QRATE_A_MIN_RTT,	/* u64, ns, minimum */
 	QRATE_A_LAST_SIGNAL,	/* u64, last signal passed to the controller; for SUM_SQU its square
 				 * root
 				 */

@@ -17,15 +17,15 @@ class Settings(Strict):
     """
 
     hosts: int = Field(ge=1, le=1024)
-    """How many hosts in each rack."""
+    """Number of hosts per rack."""
     racks: int = Field(ge=1, le=1024)
-    """How many racks in all."""
+    """Number of racks in total."""
     spines: int = Field(ge=1, le=256)
-    """How many spines; each has a link to every leaf, or to every rack where there are no leaves."""
+    """Number of spines. Each has a link to every leaf, or to every rack if there are no leaves."""
     leaves: int = Field(default=0, ge=0, le=256)
-    """How many leaves in each pod; each has a link to every rack of its pod."""
+    """Number of leaves per pod. Each has a link to every rack of its pod."""
     pods: int = Field(default=1, ge=1, le=256)
-    """How many pods the racks are divided into."""
+    """Number of pods, which have equal numbers of racks."""
 
 
 def size(settings: Settings) -> tuple[int, int]:

@@ -15,9 +15,9 @@ class Settings(Strict):
     """
 
     left: int = Field(ge=1, le=8192)
-    """How many hosts on the left; they are the first."""
+    """Number of hosts on the left, the first hosts."""
     right: int = Field(ge=1, le=8192)
-    """How many hosts on the right; their numbers follow those of the left."""
+    """Number of hosts on the right, numbered after the hosts on the left."""
 
 
 def size(settings: Settings) -> tuple[int, int]:

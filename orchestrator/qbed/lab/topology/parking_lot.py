@@ -15,9 +15,9 @@ class Settings(Strict):
     """A chain of switches `s1`, `s2`, ... with hosts at each: `h1`... at `s1`, then those at `s2`, and so on."""
 
     switches: int = Field(ge=2, le=1024)
-    """How many switches; the chain has one link fewer."""
+    """Number of switches."""
     hosts: int = Field(default=1, ge=1, le=1024)
-    """How many hosts at each switch."""
+    """Number of hosts per switch."""
 
 
 def size(settings: Settings) -> tuple[int, int]:
@@ -31,6 +31,6 @@ def build(settings: Settings) -> Network:
     switches = network.add_all(numbered("s", settings.switches), "switch")
     for index, host in enumerate(hosts):
         network.link(host, switches[index // settings.hosts], "hosts")
-    for one, next_one in pairwise(switches):
-        network.link(one, next_one, "chain")
+    for switch, neighbor in pairwise(switches):
+        network.link(switch, neighbor, "chain")
     return network

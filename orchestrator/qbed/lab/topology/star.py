@@ -13,7 +13,7 @@ class Settings(Strict):
     """Hosts `h1`, `h2`, ... around one switch `s1`."""
 
     hosts: int = Field(ge=2, le=16384)
-    """How many hosts."""
+    """Number of hosts."""
 
 
 def size(settings: Settings) -> tuple[int, int]:

@@ -31,10 +31,10 @@ class Sink(Protocol):
         """The sink's name for users, without secrets. The delivery log of a run records it."""
 
     def open(self, size: int | None) -> None:
-        """Before the first points; `size`: what `give` returned last, None if it never did. Raises `SinkError`."""
+        """Before the first points; `size`: what `write` returned last, None if it never did. Raises `SinkError`."""
 
     def encode(self, points: Points) -> bytes:
         """Equal points are equal bytes."""
 
-    def give(self, body: bytes) -> int:
+    def write(self, body: bytes) -> int:
         """Returns when they are kept there: how much that sink has now, if it counts. Raises `NotTakenError`."""

@@ -57,11 +57,11 @@ class Influx:
         deflate = zlib.compressobj(1, zlib.DEFLATED, 31)
         return deflate.compress(LINE_PROTOCOL.write(points)) + deflate.flush()
 
-    def give(self, body: bytes) -> int:
+    def write(self, body: bytes) -> int:
         """Whatever is not the answer of an InfluxDB that has the points is none."""
         fresh = self._connection is None
         try:
-            return self._give(body)
+            return self._post(body)
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
             self.close()
             if fresh:
@@ -69,7 +69,7 @@ class Influx:
         except (http.client.HTTPException, OSError, ValueError) as error:
             self.close()
             raise NotTakenError(f"{self._where}: {_describe(error)}") from error
-        return self.give(body)  # the server had closed a connection that was idle
+        return self.write(body)  # the server had closed a connection that was idle
 
     def close(self) -> None:
         if self._connection is not None:
@@ -84,7 +84,7 @@ class Influx:
     def _usual_port(self) -> int:
         return 443 if self._parts.scheme == "https" else 80
 
-    def _give(self, body: bytes) -> int:
+    def _post(self, body: bytes) -> int:
         connection = self._connection = self._connection or self._connect()
         connection.request("POST", self._target, body, self._headers)
         answer = connection.getresponse()

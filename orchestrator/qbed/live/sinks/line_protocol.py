@@ -24,8 +24,8 @@ class Form:
     head: Callable[[str, Mapping[str, str]], str]
     field: Callable[[str], str]
     quote: Callable[[str], str]
-    whole: str
-    """The suffix of a whole number."""
+    integer_suffix: str
+    """The suffix of an integer."""
     time: str
     """The text before the time."""
     end: str
@@ -42,8 +42,8 @@ class Form:
             before = waiting + ("," if len(parts) > 1 else "") + self.field(name)
             if text.null_count:
                 present = pc.is_valid(text)
-                whole = pc.binary_join_element_wise(before[len(waiting) :], text, suffix, "")
-                parts += [waiting, pc.if_else(present, whole, "")]
+                fields = pc.binary_join_element_wise(before[len(waiting) :], text, suffix, "")
+                parts += [waiting, pc.if_else(present, fields, "")]
                 waiting = ""
             else:
                 parts += [before, text]
@@ -58,7 +58,7 @@ class Form:
             finite = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
             return pc.cast(finite, pa.string()), ""
         if pa.types.is_integer(column.type):
-            return pc.cast(column, pa.string()), self.whole
+            return pc.cast(column, pa.string()), self.integer_suffix
         encoded = column.dictionary_encode()
         quoted = pa.array([self.quote(value) for value in encoded.dictionary.to_pylist()], pa.string())
         return pc.take(quoted, encoded.indices), ""
@@ -94,10 +94,12 @@ LINE_PROTOCOL = Form(
     head=_head,
     field=lambda name: f"{name}=",
     quote=lambda text: '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"',
-    whole="i",
+    integer_suffix="i",
     time=" ",
     end="\n",
 )
 """InfluxDB's, with times in nanoseconds."""
-NDJSON = Form(head=_object, field=lambda name: f'"{name}":', quote=json.dumps, whole="", time=',"time":', end="}\n")
+NDJSON = Form(
+    head=_object, field=lambda name: f'"{name}":', quote=json.dumps, integer_suffix="", time=',"time":', end="}\n"
+)
 """An object a line: tags, fields, and `time`, in nanoseconds."""

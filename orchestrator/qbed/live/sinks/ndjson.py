@@ -29,10 +29,10 @@ class File:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
             self._stream = os.fdopen(descriptor, "r+b", buffering=0)
-            there = self._stream.seek(0, os.SEEK_END)
-            if there < (size or 0):
-                raise SinkError(f"{self._path} has {there} bytes, but {size} had been written: it is another file")
-            if there and size is None:
+            length = self._stream.seek(0, os.SEEK_END)
+            if length < (size or 0):
+                raise SinkError(f"{self._path} has {length} bytes, but {size} had been written: it is another file")
+            if length and size is None:
                 raise SinkError(f"{self._path} exists already: choose another, or remove it")
             self._stream.truncate(size or 0)
             self._size = self._stream.seek(size or 0)
@@ -42,7 +42,7 @@ class File:
     def encode(self, points: Points) -> bytes:
         return NDJSON.write(points)
 
-    def give(self, body: bytes) -> int:
+    def write(self, body: bytes) -> int:
         assert self._stream is not None
         try:
             self._stream.seek(self._size)

@@ -40,7 +40,7 @@ class _Process:
         self.process.start()
         child_end.close()
 
-    def give(self, cell: int) -> None:
+    def assign(self, cell: int) -> None:
         self.cell, self.fraction = cell, 0.0
         with suppress(OSError):  # a dead worker shows itself at the next wait
             self.pipe.send(cell)
@@ -70,7 +70,7 @@ class LocalExecutor:
                 for core, number in zip(self.cores, todo, strict=False):
                     with _uninterrupted():
                         workers.append(_Process(task, core))
-                    workers[-1].give(number)
+                    workers[-1].assign(number)
                 while any(worker.cell is not None for worker in workers):
                     for outcome in _next(workers, task, todo):
                         log.add(outcome)
@@ -101,7 +101,7 @@ def _next(workers: list[_Process], task: Task, todo: Iterator[int]) -> list[Outc
         worker.cell = None
         number = next(todo, None)
         if number is not None and not message.fatal:
-            worker.give(number)
+            worker.assign(number)
     return outcomes
 
 
@@ -133,13 +133,13 @@ def _uninterrupted() -> Iterator[None]:
     The mask alone is not sufficient: a signal that another thread receives still runs the handler on this one.
     """
     resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
-    came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    received: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: received.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, handler)
-    for number in came:
+    for number in received:
         signal.raise_signal(number)

@@ -22,7 +22,7 @@ export function showGallery(place, entries) {
     for (const [name, history] of Object.entries(entry.claims)) {
       const last = history[0];
       const claim = line(list, 'li', `${name}: ${last.verdict}${last.contradicted ? ', not as expected' : ''}`, last.contradicted ? 'bad' : '');
-      for (const one of history) line(claim, 'small', `qbed ${one.qbed} (${one.toolchain}): ${one.verdict} ${described(one.measured)}`);
+      for (const verdict of history) line(claim, 'small', `qbed ${verdict.qbed} (${verdict.toolchain}): ${verdict.verdict} ${described(verdict.measured)}`);
     }
   }
 }

@@ -17,8 +17,8 @@ function places(cell) {
   const found = new Array(cell.nodes.length), switches = [], hosts = new Map();
   cell.kinds.forEach((kind, node) => { if (kind === 'switch') switches.push(node); });
   for (const {a, b} of cell.links) {
-    for (const [one, other] of [[a, b], [b, a]]) {
-      if (cell.kinds[one] !== 'switch' && cell.kinds[other] === 'switch' && !hosts.has(one)) hosts.set(one, other);
+    for (const [node, neighbor] of [[a, b], [b, a]]) {
+      if (cell.kinds[node] !== 'switch' && cell.kinds[neighbor] === 'switch' && !hosts.has(node)) hosts.set(node, neighbor);
     }
   }
   const columns = Math.max(1, Math.min(switches.length, 8)), rows = Math.max(1, Math.ceil(switches.length / columns));

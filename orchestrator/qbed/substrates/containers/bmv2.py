@@ -72,12 +72,12 @@ def topology(switch: Row, name: str, image: str) -> Row:
 
 def write(pipeline: Pipeline, folder: Path) -> None:
     """Write the files of a switch's BMv2 into the node's folder."""
-    there = " && ".join(f"[ -e /sys/class/net/{interface} ]" for interface in pipeline.ports)
+    interfaces_exist = " && ".join(f"[ -e /sys/class/net/{interface} ]" for interface in pipeline.ports)
     ports = " ".join(f"-i {number}@{interface}" for number, interface in enumerate(pipeline.ports))
     # The kernel below is to say nothing of its own; Containerlab has switched IPv6 on as it made this container. What
     # is wrong with a program BMv2 says on its output only, which would keep it back.
     (folder / SCRIPT).write_text(f"""\
-until {there}; do sleep 0.1; done
+until {interfaces_exist}; do sleep 0.1; done
 echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
 exec stdbuf -oL {BMV2} --no-p4 --device-id {DEVICE} --log-console -L warn {ports} -- \\
     --grpc-server-addr unix:/qbed/{ADDRESS}
@@ -87,7 +87,7 @@ exec stdbuf -oL {BMV2} --no-p4 --device-id {DEVICE} --log-console -L warn {ports
 def configure_switches(plan: Plan, folders: Path, lab: str, dilation: int) -> None:
     """Configure program, entries and queues of each BMv2 of a lab while its nodes wait. Raise `Bmv2Error`."""
     names = {node: name for name, node in containers(plan).items()}
-    found = {one.node: one for one in Engine().containers(lab)} if names else {}
+    found = {container.node: container for container in Engine().containers(lab)} if names else {}
     for index in switches(plan):
         node = plan.nodes[index]
         pipeline = _pipeline(plan, index)
@@ -99,7 +99,7 @@ def configure_switches(plan: Plan, folders: Path, lab: str, dilation: int) -> No
             near = Path(short) / "node"
             near.symlink_to((folders / node.name).resolve())
             _wait(near / ADDRESS, node.name, container)
-            program = next(one for one in plan.p4 if one.name == pipeline.program)
+            program = next(program for program in plan.p4 if program.name == pipeline.program)
             before = len(Engine().logs(container, _ALL))
             try:
                 configure(f"unix:{near / ADDRESS}", program, pipeline)
@@ -125,7 +125,7 @@ def _listens(address: Path) -> bool:
 
 
 def _state(container: Container) -> str:
-    return next((one.state for one in Engine().containers() if one.id == container.id), "gone")
+    return next((known.state for known in Engine().containers() if known.id == container.id), "gone")
 
 
 def _log_excerpt(lines: list[str]) -> str:

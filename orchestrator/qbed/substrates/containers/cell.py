@@ -130,7 +130,7 @@ def _run(nodes: Nodes, plan: Plan, record: Record, limits: Limits, progress: Pro
             f"the cell would last {lasts_ns / 1e9:.0f} s of wall clock ({dilation} times its duration), longer than the"
             f" {limits.cell_s:g} s that it may; --cell-timeout says more, a smaller --dilate makes it shorter"
         )
-    nodes.go("cell", origin_ns)
+    nodes.start("cell", origin_ns)
     nodes.wait(
         {"ended"},
         (begin_ns + lasts_ns) / 1e9 + LATE_S,

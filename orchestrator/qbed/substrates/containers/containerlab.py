@@ -36,7 +36,7 @@ class ContainerlabError(SubstrateError):
 
 @cache
 def find() -> str:
-    """The path of a Containerlab that is new enough."""
+    """The path of Containerlab; an error if its version is too old."""
     path = shutil.which("containerlab", path=None) or shutil.which("containerlab", path="/usr/local/bin:/usr/bin")
     if path is None:
         raise ContainerlabError(
@@ -44,7 +44,7 @@ def find() -> str:
         )
     version = _version(path)
     if version < OLDEST:
-        shown, oldest = (".".join(map(str, one)) for one in (version, OLDEST))
+        shown, oldest = (".".join(map(str, numbers)) for numbers in (version, OLDEST))
         raise ContainerlabError(f"Containerlab {shown} is too old: expected {oldest} or newer (`containerlab upgrade`)")
     return path
 

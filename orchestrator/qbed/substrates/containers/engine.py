@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client of the Docker engine: its version, images and containers.
 
-Deploying and destroying go through Containerlab; this is for what must be known before it, and after it has failed.
-The engine's HTTP interface is spoken over its socket: a client library would bring more code than these calls need.
+Containerlab deploys and destroys labs. This client provides the checks before a deployment and after a failed one. It
+uses the engine's HTTP interface over its socket, since a client library would be larger than these calls need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIMEOUT_S = 60.0
 
 
 class EngineError(SubstrateError):
-    """The Docker engine does not answer, or refuses; the message has the remedy."""
+    """The Docker engine does not answer, or refuses a request; the message has a remedy."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,17 @@ class Engine:
         filters = quote(json.dumps({"label": [label]}))
         return [
             Container(
-                id=str(one["Id"]),
-                name=str(one["Names"][0]).lstrip("/"),
-                node=str(one["Labels"].get(NODE_LABEL, "")),
-                state=str(one["State"]),
-                status=str(one["Status"]),
+                id=str(container["Id"]),
+                name=str(container["Names"][0]).lstrip("/"),
+                node=str(container["Labels"].get(NODE_LABEL, "")),
+                state=str(container["State"]),
+                status=str(container["Status"]),
             )
-            for one in self._call("GET", f"/containers/json?all=true&filters={filters}")
+            for container in self._call("GET", f"/containers/json?all=true&filters={filters}")
         ]
 
     def remove(self, container: Container) -> None:
-        """Remove a container by force; one that has gone already is no error."""
+        """Remove a container by force; ignore a container that no longer exists."""
         status, answer = self._request("DELETE", f"/containers/{container.id}?force=true&v=true")
         if status not in (204, 404, 409):
             raise EngineError(f"the container {container.name} cannot be removed: {answer.get('message')}")
@@ -121,7 +121,7 @@ class Engine:
         except OSError as error:
             raise EngineError(_explain(error, self.path)) from error
         except (ValueError, http.client.HTTPException) as error:
-            raise EngineError(f"what answers at {self.path} is no Docker engine: {error}") from error
+            raise EngineError(f"the server at {self.path} is not a Docker engine: {error}") from error
 
     def _raw(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         connection = _Connection(self.path)

@@ -160,31 +160,31 @@ def _json(path: Path) -> Row:
     return value if isinstance(value, dict) else {}
 
 
-def _join(whole: Path, parts: list[Path]) -> None:
+def _join(target: Path, parts: list[Path]) -> None:
     """The parts' files of that name, one after the other."""
-    with whole.open("wb") as into:
+    with target.open("wb") as into:
         for part in parts:
-            if (part / whole.name).exists():
-                with open_regular(part / whole.name) as stream:
+            if (part / target.name).exists():
+                with open_regular(part / target.name) as stream:
                     shutil.copyfileobj(stream, into)
 
 
 def _order(
-    whole: Path, parts: list[Path], read: Callable[[Path], Iterator[npt.NDArray[np.void]]], fields: tuple[str, ...]
+    target: Path, parts: list[Path], read: Callable[[Path], Iterator[npt.NDArray[np.void]]], fields: tuple[str, ...]
 ) -> None:
     """The parts' records of that name, if there are any, sorted by `fields`; those without the first one come last."""
-    files = [part / whole.name for part in parts if (part / whole.name).exists()]
+    files = [part / target.name for part in parts if (part / target.name).exists()]
     if batches := [batch for file in files for batch in read(file)]:
         records = np.concatenate(batches)
         del batches
         order = np.lexsort(
             (*(records[name] for name in reversed(fields)), records[fields[0]] == np.iinfo(np.int64).min)
         )
-        with whole.open("wb") as into:
+        with target.open("wb") as into:
             for begin in range(0, len(order), CHUNK_RECORDS):
                 into.write(records[order[begin : begin + CHUNK_RECORDS]].data)
     elif files:
-        whole.touch()
+        target.touch()
 
 
 def _flow_samples(path: Path) -> Iterator[npt.NDArray[np.void]]:

@@ -34,10 +34,10 @@ def images(roles: Iterable[str], *, build: bool) -> dict[str, str]:
     wanted = sorted(set(roles))
     known = {bmv2.ROLE: bmv2.IMAGE}
     known |= dict(part.split("=", 1) for part in os.environ.get("QBED_IMAGES", "").split(",") if "=" in part)
-    to_build = [one for one in wanted if one not in known]
+    to_build = [image for image in wanted if image not in known]
     if to_build:
         known |= _build_images(to_build, build)
-    return {one: known[one] for one in wanted}
+    return {image: known[image] for image in wanted}
 
 
 def _build_images(roles: list[str], build: bool) -> dict[str, str]:

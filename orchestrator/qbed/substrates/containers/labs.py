@@ -135,10 +135,10 @@ def check_machine(name: str, images: Mapping[str, str]) -> None:
     if missing:
         names = ", ".join(sorted(set(missing.values())))
         raise SubstrateError(f"Docker has no image {names}: `make images` builds the nodes' images")
-    if there := engine.containers(name):
+    if existing := engine.containers(name):
         raise SessionError(
-            f"the name {name} is taken: {len(there)} containers of a lab of that name are there"
-            f" ({there[0].name}, ...) that this qbed did not make; `containerlab destroy --name {name}` takes them away"
+            f"the name {name} is taken: {len(existing)} containers ({existing[0].name}, ...) of a lab of another"
+            f" owner have it; `containerlab destroy --name {name}` removes them"
         )
     state_folder().mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(state_folder()).free < SMALLEST_FREE_BYTES:
@@ -193,11 +193,11 @@ def ended_container(record: Record) -> str | None:
     try:
         engine = Engine()
         found = engine.containers(record.name)
-        gone = [one for one in found if one.state != "running"]
-        missing = sorted({*record.nodes, *record.beside} - {one.node for one in found})
+        stopped = [container for container in found if container.state != "running"]
+        missing = sorted({*record.nodes, *record.beside} - {container.node for container in found})
         if missing:
             return f"the container of {missing[0]} has gone"
-        return _describe_ended(engine, gone[0], record.path) if gone else None
+        return _describe_ended(engine, stopped[0], record.path) if stopped else None
     except QbedError as error:
         return str(error)
 

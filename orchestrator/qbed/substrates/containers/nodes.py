@@ -98,7 +98,7 @@ class Nodes:
             self._selector.register(node.connection, selectors.EVENT_READ, node)
         self.wait({"waiting"}, until)
 
-    def go(self, mode: str, origin_ns: int) -> None:
+    def start(self, mode: str, origin_ns: int) -> None:
         """Start every node."""
         for number, node in enumerate(self._nodes, 1):
             node.send({"command": "go", "id": number, "mode": mode, "origin_ns": origin_ns})

@@ -141,7 +141,7 @@ class _Placer:
             return f"the machine's kernel keeps its own {', '.join(self._plan.parameters)}"
         routes = self._plan.nodes[node].routes
         for sysctl, value in self._plan.nodes[node].sysctls.items():
-            # The routes tell any kernel a least RTO of whole milliseconds.
+            # Route metrics have a minimum RTO in whole milliseconds.
             by_route = sysctl == RTO_MIN and all(f"{r.metrics.rto_min_ms}000" == value for r in routes)
             if not (usual(sysctl) or by_route or self._machine.has(sysctl)):
                 return f"the machine's kernel has no {sysctl}"

@@ -71,7 +71,7 @@ def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) 
             nodes.gather(ready_until(plan))
             bmv2.configure_switches(plan, folder / NODES, name, dilation)
             origin_ns = origin_for(plan, dilation, 0)  # no common beginning to wait for: ready is who has booted
-            nodes.go("lab", origin_ns)
+            nodes.start("lab", origin_ns)
             nodes.wait({"ready"}, (origin_ns + plan.epoch_ns * dilation) / 1e9 + BOOT_S)
             replace(record, state="up", origin_ns=origin_ns + plan.epoch_ns * dilation).write()
     except BaseException:
@@ -103,9 +103,9 @@ def samples(folder: Path, plan: Plan) -> Samples:
     error_ns = None if wall is None else wall.latest_ns // wall.dilation
     clock: Message = {"event": "clock", "lab": plan.lab, "unit": "ns since the lab's epoch", "substrate": NAME}
     clock |= {"dilation": place["dilation"], "error_ns": error_ns, "source": "CLOCK_MONOTONIC"}
-    whole = folder / OUT
-    if (whole / "done.json").exists():
-        return Samples(clock, [whole])
+    gathered = folder / OUT
+    if (gathered / "done.json").exists():
+        return Samples(clock, [gathered])
     return Samples(clock, [folder / NODES / node.name / OUT for node in plan.nodes])
 
 
@@ -196,8 +196,8 @@ class ContainerDeployment:
         return jobs.running(self.folder)
 
     def end(self, job: int) -> None:
-        one = jobs.find(self.folder, self.name, job)
-        with self.exec(one.node, jobs.ending(self._mount(one.node), one.number), background=False) as ending:
+        found = jobs.find(self.folder, self.name, job)
+        with self.exec(found.node, jobs.ending(self._mount(found.node), found.number), background=False) as ending:
             for answer in ending.events():
                 if answer.get("event") == "exit":
                     return

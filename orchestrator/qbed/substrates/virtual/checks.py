@@ -28,7 +28,7 @@ TRIVIAL = Plan(
 
 
 def examine() -> Iterator[Finding]:
-    """Every check, one after the other."""
+    """Run all checks in sequence."""
     for check in (_toolchain, _processor, _memory, _confinement, _boot):
         yield from check()
 
@@ -44,7 +44,7 @@ def _toolchain() -> Iterator[Finding]:
     for name, problem in damaged:
         yield Finding("toolchain", "missing", f"{toolchain.folder / name} {problem}", "make setup")
     if not damaged:
-        checked = f"its {len(toolchain.checksums)} files are what was built"
+        checked = f"its {len(toolchain.checksums)} files are unchanged"
         yield Finding("toolchain", "good", f"kernel {version} in {toolchain.folder}, {checked}")
     try:
         changed = changed_sources()
@@ -84,15 +84,15 @@ def _memory() -> Iterator[Finding]:
 
 def _confinement() -> Iterator[Finding]:
     version = landlock_version()
-    calls = "its kernel's system calls (seccomp)"
+    calls = "with a filter of its kernel's system calls (seccomp)"
     series = _series()
     if series not in FILTERED:
-        calls = f"not its kernel's system calls, which {series or 'a toolchain'} leaves open"
+        calls = f"without a filter of its kernel's system calls ({series or 'unknown kernel'})"
     if version:
         beyond = "" if version >= SIGNALS else f"; signals to other processes only from Landlock {SIGNALS} on"
-        yield Finding("confinement", "good", f"a guest is held to its files (Landlock {version}){beyond}, and {calls}")
+        yield Finding("confinement", "good", f"a guest can open only its files (Landlock {version}){beyond}, {calls}")
     else:
-        text = f"no Landlock here: code in a guest's kernel could open files of the user's; held are {calls}"
+        text = f"no Landlock: code in a guest's kernel can open the user's files, {calls}"
         yield Finding("confinement", "optional", text, "Linux 5.13 or later, booted with landlock in `lsm=`")
 
 

@@ -101,7 +101,7 @@ def public_settings() -> tuple[Path, ...]:
 
 def _world_readable(folder: Path) -> tuple[bool, list[Path]]:
     """Whether all of a folder is world-readable, and the fewest paths that cover its readable part."""
-    whole, found = True, []
+    all_readable, found = True, []
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -116,6 +116,6 @@ def _world_readable(folder: Path) -> tuple[bool, list[Path]]:
         else:
             inside = bool(mode & 0o004) and stat.S_ISREG(mode)
             paths = [Path(entry.path)] if inside else []
-        whole = whole and inside
+        all_readable = all_readable and inside
         found += paths
-    return whole, [folder] if whole else found
+    return all_readable, [folder] if all_readable else found

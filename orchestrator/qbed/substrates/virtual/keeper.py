@@ -79,7 +79,7 @@ class Client:
 
     def receive(self) -> list[Message] | None:
         """The messages received; None if the connection is closed."""
-        return self._reader.read(self.connection, strict=True)
+        return self._reader.read(self.connection, only_objects=True)
 
 
 @dataclass

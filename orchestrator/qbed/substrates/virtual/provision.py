@@ -78,7 +78,9 @@ def _tc_queue(plan: Plan) -> Queue | None:
 
 def _scripts(plan: Plan) -> list[tuple[Node, str]]:
     """The lab's scripts, with the nodes that run them."""
-    return [(node, one.argv[0]) for node in plan.nodes for one in node.programs if one.argv[0] in node.files]
+    return [
+        (node, program.argv[0]) for node in plan.nodes for program in node.programs if program.argv[0] in node.files
+    ]
 
 
 def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]) -> Path:
@@ -143,12 +145,14 @@ def missing_parts(toolchain: Toolchain, plan: Plan) -> Iterator[MissingPart]:
         yield MissingPart("program", COMPILER, f"the compiler of P4 programs is not built; {REPAIR}")
     for node in plan.nodes:
         path = node.environment.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        here = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))
+        search_path = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))
         for program in node.programs:
             name = program.argv[0]
             if name in node.files or program.optional:
                 continue
-            if shutil.which(name, path=here) is None and not build_program(toolchain, name, terminal.print_status):
+            if shutil.which(name, path=search_path) is None and not build_program(
+                toolchain, name, terminal.print_status
+            ):
                 fix = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
                 if name in BUILT_ON_DEMAND:
                     fix = "its build failed, as said above" if checkout() else _NO_CONTROLLER

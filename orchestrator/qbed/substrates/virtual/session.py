@@ -136,7 +136,7 @@ class Session:
     def _check_node(self, node: str) -> None:
         """`SessionError` if the lab has no node of this name."""
         if self.is_up():
-            nodes = [one["name"] for one in read_json(self.folder / "plan.json")["nodes"]]
+            nodes = [node["name"] for node in read_json(self.folder / "plan.json")["nodes"]]
             if node not in nodes:
                 raise SessionError(f"the lab {self.name} has no node `{node}`{nearest(node, nodes)}")
 
@@ -215,10 +215,10 @@ def sessions() -> list[Session]:
     found = []
     folder = state_folder()
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if (one := Session(path.name, path)).is_up():
-            found.append(one)
+        if (session := Session(path.name, path)).is_up():
+            found.append(session)
         elif (path / LOCK).exists():
-            one.clean()
+            session.clean()
     return found
 
 
@@ -244,21 +244,21 @@ def _copy_tc_plugins(toolchain: Toolchain, folder: Path) -> None:
 
 def start(plan: Plan, file: Path, limits: Limits) -> None:
     """Bring a lab up: returns when its nodes are ready. The keeper and the guest go on when this process ends."""
-    one = session(plan.lab)
-    one.home.parent.mkdir(parents=True, exist_ok=True)
+    running = session(plan.lab)
+    running.home.parent.mkdir(parents=True, exist_ok=True)
     check_name_free(plan.lab)
     toolchain = find_toolchain()
-    one.clean()
-    one.home.mkdir(mode=0o700)
-    one.folder.mkdir()
-    (one.folder / "plan.json").write_text(plan.dumps())
-    _copy_tc_plugins(toolchain, one.folder / TC)
-    (one.home / LAB).write_text(str(file.resolve()))
-    (one.home / SEES).write_text(json.dumps([str(path) for path in shared_folders(file)]))
-    (one.home / LIMITS).write_text(json.dumps(asdict(limits)))
-    with (one.home / LOG).open("wb") as log:
+    running.clean()
+    running.home.mkdir(mode=0o700)
+    running.folder.mkdir()
+    (running.folder / "plan.json").write_text(plan.dumps())
+    _copy_tc_plugins(toolchain, running.folder / TC)
+    (running.home / LAB).write_text(str(file.resolve()))
+    (running.home / SEES).write_text(json.dumps([str(path) for path in shared_folders(file)]))
+    (running.home / LIMITS).write_text(json.dumps(asdict(limits)))
+    with (running.home / LOG).open("wb") as log:
         keeper = subprocess.Popen(
-            [sys.executable, "-m", "qbed.substrates.virtual.keeper", str(one.home)],
+            [sys.executable, "-m", "qbed.substrates.virtual.keeper", str(running.home)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -273,6 +273,6 @@ def start(plan: Plan, file: Path, limits: Limits) -> None:
         raise
     if word != "ready":
         keeper.wait(DOWN_S)
-        error = word or (one.home / LOG).read_text(errors="replace")[-2000:]
-        one.clean()
+        error = word or (running.home / LOG).read_text(errors="replace")[-2000:]
+        running.clean()
         raise SessionError(f"the lab {plan.lab} did not come up: {error.replace(chr(31), chr(10))}")

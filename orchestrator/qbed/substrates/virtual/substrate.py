@@ -55,8 +55,8 @@ class VirtualSubstrate:
         return [*session.sessions()]
 
     def find(self, name: str) -> Deployment | None:
-        one = session.session(name)
-        return one if one.is_up() else None
+        found = session.session(name)
+        return found if found.is_up() else None
 
     def samples(self, folder: Path, plan: Plan) -> Samples:
         return session.samples(folder, plan)

@@ -67,7 +67,7 @@ fn for_each(
     mut each: impl FnMut(&mut Session, EntryState) -> Result<()>,
 ) -> Result<()> {
     for from in (0..).step_by(PAGE as usize) {
-        let page = match accepted(session.control.request(Request::Entries { table, from, most: PAGE }))? {
+        let page = match accepted(session.control.request(Request::Entries { table, from, limit: PAGE }))? {
             Answer::Entries(page) => page,
             other => return Err(unexpected(&other)),
         };

@@ -42,7 +42,7 @@ fn options_of(table: &Table, entry: &TableEntry) -> Result<Options> {
     let rates = match (&entry.meter_config, table.meter) {
         (Some(_), None) => return Err(invalid(format!("{} has no direct meter", table.name))),
         (config, kind) => {
-            config.as_ref().map(|one| rates_of(kind.unwrap_or(MeterKind::None), one)).transpose()?
+            config.as_ref().map(|config| rates_of(kind.unwrap_or(MeterKind::None), config)).transpose()?
         }
     };
     let annotations = Annotations {

@@ -79,8 +79,8 @@ fn reconciliation_preserves_entities() {
     let paths =
         "action_profile_group { action_profile_id: <paths> group_id: 2 members { member_id: 1 weight: 3 } }";
     let path = "table_entry { table_id: <by_path> match { field_id: 1 exact { value: '\\x05' } } action { action_profile_group_id: 2 } }";
-    for one in [&entry, member, hop, group, digest, &clone, way, paths, path] {
-        bench.insert(one);
+    for entity in [&entry, member, hop, group, digest, &clone, way, paths, path] {
+        bench.insert(entity);
     }
     let rates = "config { cir: 1 cburst: 2 pir: 3 pburst: 4 }";
     bench.modify(&format!("meter_entry {{ meter_id: <port_meter> index {{ index: 3 }} {rates} }}"));

@@ -58,8 +58,8 @@ fn translated_ports(controller: u32) {
 fn value_sets_and_registers_have_translated_types() {
     let mut bench = Bench::of(translated("sdn_bitwidth: 32"));
     let set = |value: &str| {
-        let one = format!("match {{ field_id: 1 exact {{ value: '{value}' }} }}");
-        format!("value_set_entry {{ value_set_id: <probes> members {{ {one} }} }}")
+        let member = format!("match {{ field_id: 1 exact {{ value: '{value}' }} }}");
+        format!("value_set_entry {{ value_set_id: <probes> members {{ {member} }} }}")
     };
     bench.modify(&set("\\x01\\x01"));
     bench.refuses(Type::Modify, &set("\\x01\\0\\0"), Code::OutOfRange, "17 bits for bit<16> in the program");
@@ -192,7 +192,7 @@ fn packet_in(bench: &mut Bench) -> Option<(Vec<Vec<u8>>, u8)> {
     }
     let packet = packet?;
     let packet = crate::packets::packet_in(&bench.device.pipeline().unwrap().packet_in, &packet).unwrap();
-    let metadata = packet.metadata.into_iter().map(|one| one.value).collect();
+    let metadata = packet.metadata.into_iter().map(|field| field.value).collect();
     Some((metadata, *packet.payload.last().unwrap()))
 }
 

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the campaigns behind the papers' pages and record their verdicts and figures: python docs/papers/record_runs.py
+
+    record_runs.py [PAPER[.RUN]...] [--runs FOLDER] [--finished]
+
+An interrupted run continues where it stopped. `--finished` records finished runs only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from qbed.base.files import move
+from qbed.base.json_files import read_json, temporary_path
+from qbed.claims.verdict import NOT_JUDGED, Verdict, read_verdicts
+from qbed.report.images import draw_images
+from qbed.report.page import draw
+from qbed.report.style import SCREEN
+
+from papers import FOLDER, RESULTS, ROOT, Measure, Paper, Record, RecordedClaim, Run, load_papers, record_path
+
+PICTURES = FOLDER / "pictures"
+STYLE = replace(SCREEN, sharpness=1)
+
+
+def selected(papers: dict[str, Paper], names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of paper and run. Raises `ValueError` for an unknown name."""
+    pairs = [(paper, run) for paper, content in papers.items() for run in content.runs]
+    wanted = set(names)
+    unknown = wanted - {paper for paper, _ in pairs} - {f"{paper}.{run}" for paper, run in pairs}
+    if unknown:
+        known = ", ".join(sorted(papers))
+        raise ValueError(f"{min(unknown)}: expected one of {known}, or PAPER.RUN")
+    return [pair for pair in pairs if not wanted or pair[0] in wanted or ".".join(pair) in wanted]
+
+
+def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Record:
+    """The record of a finished run; its pictures are written."""
+    meta, identity = (read_json(folder / name) for name in ("meta.json", "campaign.json"))
+    wanted = set(figures)
+    drawings = [drawing for drawing in draw(folder) if drawing.name in wanted]
+    missing = wanted - {drawing.name for drawing in drawings if drawing.figure is not None}
+    if missing:
+        raise ValueError(f"{folder} has no figure {min(missing)}")
+    titles = {drawing.name: drawing.title for drawing in drawings}
+    renamed = [replace(drawing, name=f"{prefix}-{drawing.name}") for drawing in drawings]
+    _, problems = draw_images(PICTURES, renamed, STYLE, ["png"], lambda _: None)
+    if problems:
+        raise ValueError(problems[0])
+    return Record(
+        command=run.command,
+        commit=subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip(),
+        kernel=identity["toolchain"]["kernel_version"],
+        cpu=next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line)
+        .partition(": ")[2]
+        .strip(),
+        date=meta["provenance"]["run_at"].partition(" ")[0],
+        cells=identity["cells"],
+        claims=[recorded(verdict) for verdict in read_verdicts(folder) if verdict.verdict != NOT_JUDGED],
+        figures=titles,
+    )
+
+
+def recorded(verdict: Verdict) -> RecordedClaim:
+    measures = [
+        Measure.model_validate({name: getattr(estimate, name) for name in Measure.model_fields})
+        for estimate in verdict.estimates
+    ]
+    fields = {name: getattr(verdict, name) for name in RecordedClaim.model_fields if name != "measures"}
+    return RecordedClaim.model_validate(fields | {"measures": measures})
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Run and record the campaigns behind docs/papers.")
+    parser.add_argument("names", nargs="*", metavar="PAPER[.RUN]")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "papers", metavar="FOLDER")
+    parser.add_argument("--finished", action="store_true", help="record finished runs, and start none")
+    options = parser.parse_args(arguments)
+    papers = load_papers()
+    try:
+        pairs = selected(papers, options.names)
+    except ValueError as error:
+        print(f"papers: {error}", file=sys.stderr)
+        return 2
+    failed = 0
+    for name, key in pairs:
+        paper = papers[name]
+        run, folder = paper.runs[key], options.runs / f"{name}-{key}"
+        if not options.finished:
+            print(f"papers: {name}.{key}: {run.command}", flush=True)
+            command = [sys.executable, "-m", "qbed", "run", *run.arguments, "--no-images", "--out", str(folder)]
+            # A verdict other than the expected one is recorded like any other.
+            failed |= subprocess.run([*command, "--fail-on", "errors"], cwd=ROOT, check=False).returncode != 0
+        if not (folder / "claims.json").exists():
+            print(f"papers: {name}.{key}: not finished", flush=True)
+            continue
+        figures = [
+            figure.partition(".")[2]
+            for item in paper.items
+            for figure in item.figures
+            if figure.partition(".")[0] == key
+        ]
+        RESULTS.mkdir(exist_ok=True)
+        path = record_path(name, key)
+        beside = temporary_path(path)
+        beside.write_text(record(folder, run, figures, f"{name}-{key}").model_dump_json(indent=1) + "\n")
+        move(beside, path)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
