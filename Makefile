@@ -80,6 +80,8 @@ unit: setup
 	tools/cargo test --quiet --workspace
 	$(PY) -m pytest -q orchestrator/tests labs -n 2 $(REPORT)
 
+# An environment without bytecode would make pytest compile its modules again in every run: 12 s instead of 4 s.
+py: export PYTHONDONTWRITEBYTECODE =
 py: setup
 	tools/lint python
 	$(PY) -m pytest -q orchestrator/tests labs -n 2 --testmon

@@ -43,15 +43,15 @@ EVERY_FIELD, REQUIRED_FIELDS, PARTS = "every-field.json", "required-fields.json"
 def files() -> dict[str, str]:
     """The content of each file by its name."""
     root = schema()
-    whole, *_ = _instances(root, root)
-    assert isinstance(whole, dict)
+    complete, *_ = _instances(root, root)
+    assert isinstance(complete, dict)
     every = {name: _instances(inner, root)[-1] for name, inner in root["properties"].items()}
-    least = {name: value for name, value in whole.items() if name in root["required"]}
+    required = {name: value for name, value in complete.items() if name in root["required"]}
     found = {f"{lab}.json": _lab(lab) for lab in LABS}
     found["distributions.json"] = compile_lab(lab_from_source(parse(DISTRIBUTIONS))).dumps()
     found |= {
         name: Plan.model_validate(document).dumps()
-        for name, document in ((EVERY_FIELD, every), (REQUIRED_FIELDS, least))
+        for name, document in ((EVERY_FIELD, every), (REQUIRED_FIELDS, required))
     }
     lines = ",\n ".join(json.dumps(place) for place in _places(found, root))
     return found | {PARTS: f"[\n {lines}\n]\n"}
@@ -93,12 +93,12 @@ def _objects(place: Schema, root: Schema) -> Iterator[Json]:
     choices = [set(option["required"]) for option in place.get("oneOf", ())]
     for chosen in choices or [set[str]()]:
         excluded = set[str]().union(*choices) - chosen
-        whole = {name: found[0] for name, found in values.items() if name not in excluded}
-        yield dict(whole)
-        for name in whole:
-            yield from (whole | {name: value} for value in values[name][1:])
+        complete = {name: found[0] for name, found in values.items() if name not in excluded}
+        yield dict(complete)
+        for name in complete:
+            yield from (complete | {name: value} for value in values[name][1:])
             if name not in place.get("required", ()) and name not in chosen:
-                yield {other: value for other, value in whole.items() if other != name}
+                yield {other: value for other, value in complete.items() if other != name}
 
 
 def _places(plans: dict[str, str], root: Schema) -> Iterator[dict[str, Json]]:

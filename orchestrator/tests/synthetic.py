@@ -103,10 +103,10 @@ class Books:
         for end in self.plan.path(src, dst).ends:
             self.packets[end.queue] += packets
             self.bytes[end.queue] += packets * size
-            here = self.peer[end.queue]
-            self.count(here, "InReceives", packets)
-            for name in ("InDelivers",) if here == dst else ("ForwDatagrams", "OutTransmits"):
-                self.count(here, name, packets)
+            peer_queue = self.peer[end.queue]
+            self.count(peer_queue, "InReceives", packets)
+            for name in ("InDelivers",) if peer_queue == dst else ("ForwDatagrams", "OutTransmits"):
+                self.count(peer_queue, name, packets)
 
     def counters(self) -> dict[str, Any]:
         def end(queue: int, other: int) -> dict[str, int]:

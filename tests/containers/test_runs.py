@@ -92,8 +92,8 @@ def test_rates_probes_and_exchanges_between_two_agents_are_as_in_virtual_time(tm
     virtual, containers = rows("probes", "src, probe, dscp, lost, there_ns, back_ns, rtt_ns")
     assert len(virtual) == 40 and [row[:4] for row in virtual] == [row[:4] for row in containers]
     shortest = 2 * (2_000_000 + (64 + 42) * 800)  # of two links, at 800 ns a byte
-    for _, _, _, _, there, back, rtt in containers:
-        assert min(there, back) > 0.99 * shortest and there + back <= rtt
+    for _, _, _, _, forward, back, rtt in containers:
+        assert min(forward, back) > 0.99 * shortest and forward + back <= rtt
     virtual, containers = rows(
         "exchanges", "client, exchange, server, status, request_bytes, response_bytes, end_ns, latency_ns"
     )

@@ -126,8 +126,8 @@ def stamp_settings(
 
 def signal_packet(fields: dict[str, int], payload: bytes, family: int = 4, checksum: bool = True) -> Packet:
     """A packet from A to B with a congestion header of tests/wire."""
-    whole = wire.packet(wire.header(fields) + payload, 4, checksum=checksum)
-    transport = whole[20:]
+    complete = wire.packet(wire.header(fields) + payload, 4, checksum=checksum)
+    transport = complete[20:]
     packet = Packet(A if family == 4 else A6, B if family == 4 else B6, transport=transport)
     return rechecked(packet) if checksum else packet
 
@@ -146,14 +146,14 @@ def stamped(before: dict[str, int], part: int, payload: bytes, port: int, commen
         "signal": FOLDS[before["kind"]](before.get("signal", 0), part),
         "hops": min(255, before.get("hops", 0) + 1),
     }
-    came = signal_packet(before, payload, family, checksum)
+    received = signal_packet(before, payload, family, checksum)
     left = signal_packet(after, payload, family, checksum)
     if family == 4:
-        came, left = (replace(packet, destination=f"10.2.{port}.1") for packet in (came, left))
+        received, left = (replace(packet, destination=f"10.2.{port}.1") for packet in (received, left))
     else:
-        came, left = (replace(packet, destination=f"fd02:{port:x}::1") for packet in (came, left))
-    came, left = (rechecked(packet) if checksum else packet for packet in (came, left))
-    return f"# {comment}\npacket 1 {came.frame().hex()}\nexpect {port} {left.routed(port).frame().hex()}$\n"
+        received, left = (replace(packet, destination=f"fd02:{port:x}::1") for packet in (received, left))
+    received, left = (rechecked(packet) if checksum else packet for packet in (received, left))
+    return f"# {comment}\npacket 1 {received.frame().hex()}\nexpect {port} {left.routed(port).frame().hex()}$\n"
 
 
 def quantized(full: int, bits: int, length: int, middle: bool) -> int:
@@ -241,14 +241,14 @@ def stamp() -> Iterator[str]:
     }.items():
         packet = rechecked(replace(signal_packet(untouched, b"odd"), destination="10.2.52.1"))
         yield passes(packet, 52, comment)
-    whole = rechecked(replace(signal_packet(wire.DATA_FIELDS, b""), destination="10.2.52.1"))
+    complete = rechecked(replace(signal_packet(wire.DATA_FIELDS, b""), destination="10.2.52.1"))
     for size in (0, 1, 87):
-        short = replace(whole, transport=udp(wire.SENDER, wire.PORT, whole.transport[8 : 8 + size]))
+        short = replace(complete, transport=udp(wire.SENDER, wire.PORT, complete.transport[8 : 8 + size]))
         yield passes(short, 52, f"{size} bytes of a header")
-    longer = replace(whole, transport=whole.transport[:4] + struct.pack("!H", 97) + whole.transport[6:])
+    longer = replace(complete, transport=complete.transport[:4] + struct.pack("!H", 97) + complete.transport[6:])
     yield passes(longer, 52, "a datagram that is longer than its packet")
-    yield passes(replace(whole, fragment=0x2000), 52, "a fragment")
-    other = replace(whole, transport=struct.pack("!HH", 6191, 6189) + whole.transport[4:])
+    yield passes(replace(complete, fragment=0x2000), 52, "a fragment")
+    other = replace(complete, transport=struct.pack("!HH", 6191, 6189) + complete.transport[4:])
     yield passes(other, 52, "another port")
     yield from stamp_bins()
 

@@ -43,8 +43,10 @@ def look(tree: object, path: Iterable[str | int]) -> object:
 
 def without(settings: Mapping[str, object], replaced: Iterable[FieldPath]) -> dict[str, object]:
     """Those settings that are no part of what is set instead."""
-    gone = list(replaced)
-    return {text: value for text, value in settings.items() if not any(within(parse_path(text), path) for path in gone)}
+    removed = list(replaced)
+    return {
+        text: value for text, value in settings.items() if not any(within(parse_path(text), path) for path in removed)
+    }
 
 
 def leaves(settings: Mapping[str, object]) -> Fields:

@@ -18,10 +18,10 @@ def register(app: typer.Typer) -> None:
 
 
 def diff(first: Run, second: Run) -> None:
-    """Compare the traces of the cells of two runs. Of the first cell that differs, print its settings and its first
-    different record in lab time.
+    """Compare the traces of the cells of two runs. Print the settings and the first different record of the first cell
+    that differs.
 
-    With `observe: {queues: every packet}` that is a packet. Exit status 1: a cell differs.
+    With `observe: {queues: every packet}` the record is a packet. Exit status 1: a cell differs.
     """
     from qbed.claims.diff import Difference
 

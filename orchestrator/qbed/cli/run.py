@@ -96,9 +96,9 @@ def run(
 ) -> None:
     """Run a campaign's cells, judge its claims and write the report.
 
-    Exit status: 0, all as expected; 1, a cell failed or is invalid, a claim did not come out, a cell is not as the
-    campaign's lock says, or (on two substrates) a metric's gap is wider than the campaign's `gap:` tolerates; 2, a
-    mistake in the files.
+    Exit status: 0, all as expected; 1, a cell failed or is invalid, a claim has an unexpected verdict, a trace differs
+    from the campaign's lock, or (on two substrates) a metric's gap exceeds the campaign's `gap:`; 2, the files are
+    invalid.
     """
     from qbed.runs.executor.local import LocalExecutor
     from qbed.runs.experiment import RunOptions, prepare, run_campaign

@@ -51,8 +51,8 @@ def gc(
     ] = None,
 ) -> None:
     """Remove the least recently used cells beyond the limit. Each run does so at its end."""
-    gone = _store().shrink(None if size is None else parse_space(size))
-    terminal.print_status(f"thrown away: {len(gone)} cells, {decimal(sum(cell.size_bytes for cell in gone))}")
+    removed = _store().shrink(None if size is None else parse_space(size))
+    terminal.print_status(f"thrown away: {len(removed)} cells, {decimal(sum(cell.size_bytes for cell in removed))}")
 
 
 @commands.command()

@@ -109,12 +109,12 @@ class CellTail:
         if self._cell is None:
             self._cell = self._newest()
             return [] if self._cell is None else [("cell", self._cell.viewer.description)]
-        gone = self._cell.gone  # before its files are read: they are whole then
+        ended = self._cell.gone  # before its files are read: they are whole then
         try:
             events = list(self._cell.new())
         except (QbedError, ValueError, ArithmeticError):  # a guest that was killed in the middle of a record
-            events, gone = [], True
-        if gone and not events:
+            events, ended = [], True
+        if ended and not events:
             number = self._cell.number
             self.close()
             return [("cell-end", {"cell": number})]

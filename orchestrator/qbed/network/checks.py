@@ -113,7 +113,7 @@ def _check_programs(resolved: ResolvedLab) -> None:
 
 
 def _check_rate_settings(resolved: ResolvedLab) -> None:
-    """Check for unused controllers, and for controllers without a queue that gives their signal."""
+    """Check for unused controllers, and for controllers without a queue that provides their signal."""
     lab, problems = resolved.lab, resolved.problems
     if resolved.has_rate:
         if not problems.errors:
@@ -128,15 +128,15 @@ def _check_rate_settings(resolved: ResolvedLab) -> None:
 
 def _check_signals(resolved: ResolvedLab) -> None:
     schemes = {spec.scheme for queue in resolved.queues.values() for spec in (queue, queue.child) if spec is not None}
-    given = {what for name in schemes & registry().keys() for what in registry()[name].gives}
+    given = {what for name in schemes & registry().keys() for what in registry()[name].provides}
     for host, spec in resolved.controllers.items():
         settings, inputs = resolved.hosts[host]["controller"], controllers()[spec.name].inputs
         needed = {"signal": spec.signal != "rtt" and "signal" in inputs, "feedback": "feedback" in inputs}
         for what, is_needed in needed.items():
             if is_needed and what not in given:
-                could = " or ".join(f"`{scheme.name}`" for scheme in registry().values() if what in scheme.gives)
+                could = " or ".join(f"`{scheme.name}`" for scheme in registry().values() if what in scheme.provides)
                 path = settings["signal" if what == "signal" else "name"][1]
-                resolved.problems.warn(path, f"no queue of the lab gives a {what}, as the scheme {could} does")
+                resolved.problems.warn(path, f"no queue of the lab provides a {what}, as the scheme {could} does")
 
 
 def _check_events(lab: Lab, network: Network, problems: Problems) -> None:

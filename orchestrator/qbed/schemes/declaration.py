@@ -91,7 +91,7 @@ class Scheme(Strict):
     """Whether a queue has this scheme if the lab names none."""
     without_ecn: Literal["dropped", "passed"] | None = None
     """For schemes that mark ECN CE: the fate of a packet that would be marked but is not ECN-capable."""
-    gives: tuple[Literal["signal", "feedback"], ...] = ()
+    provides: tuple[Literal["signal", "feedback"], ...] = ()
     """Inputs of rate controllers that the scheme sends to senders of the transport `rate`."""
     qdisc: Qdisc
     """How the kernel knows it."""

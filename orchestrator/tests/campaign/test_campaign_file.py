@@ -44,7 +44,7 @@ def test_ten_thousand_cells_are_not_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (("seed: [1, 2, 3]", "seed: []"), "campaign.yml:7:9: axes.seed: an axis needs at least one value"),
         (("question:", "qestion:"), "unknown field; did you mean `question`?"),
@@ -63,10 +63,10 @@ def test_ten_thousand_cells_are_not_held(tmp_path: Path) -> None:
         (("kind: bar", "kind: fct"), "`sql` belongs to the kinds"),
     ],
 )
-def test_mistakes_are_named_with_their_place(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+def test_mistakes_are_named_with_their_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     with pytest.raises(CampaignError) as caught:
         load(tmp_path, CAMPAIGN.replace(*change))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "campaign.yml:" in str(caught.value)
 
 
@@ -88,7 +88,7 @@ CLAIM = "claims:\n  - {name: fast, measure: avg(goodput_bps), bound: '> 1e9'}\n"
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (("bound: '> 1e9'", "bound: fast"), "claims[0].bound: expected a bound such as"),
         ((", bound: '> 1e9'", ""), "claims[0]: a claim with `measure` needs `bound`, such as `> 1.5`"),
@@ -106,9 +106,9 @@ CLAIM = "claims:\n  - {name: fast, measure: avg(goodput_bps), bound: '> 1e9'}\n"
         (("bound: '> 1e9'", "bound: '> 1e9', average: mode"), "average: expected `mean`, `geometric` or `median`, got"),
     ],
 )
-def test_incomplete_claims_are_reported(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+def test_incomplete_claims_are_reported(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     text = f"question: Fast?\n{CLAIM}"
     assert Campaign.model_validate(load(tmp_path, text).model_dump(by_alias=True)) == load(tmp_path, text)
     with pytest.raises(CampaignError) as refused:
         load(tmp_path, text.replace(*change))
-    assert says in str(refused.value)
+    assert message in str(refused.value)

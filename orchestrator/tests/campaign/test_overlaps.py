@@ -124,7 +124,7 @@ axes:
 
 
 @pytest.mark.parametrize(
-    ("set_", "says"),
+    ("set_", "message"),
     [
         ({"switches.default.scheme": "codel"}, "the name `droptail` of the axis `scheme` untrue"),
         ({"switches.default.threshold": "5 packets"}, "alternatives differ in `switches.default.threshold`"),
@@ -136,11 +136,11 @@ axes:
         ({"links..delay": "5 us"}, "expected a field such as"),
     ],
 )
-def test_a_set_option_that_contradicts_a_label_is_refused(tmp_path: Path, set_: dict[str, Any], says: str) -> None:
+def test_a_set_option_that_contradicts_a_label_is_refused(tmp_path: Path, set_: dict[str, Any], message: str) -> None:
     write_lab(tmp_path, AXES)
     with pytest.raises(QbedError) as caught:
         matrix_of(tmp_path, set_)
-    assert says in str(caught.value) and "--set" in str(caught.value)
+    assert message in str(caught.value) and "--set" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_seed_can_be_set_like_any_field(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (
             "axes:\n  a: {field: links.default.delay, values: [5 us]}\n"
@@ -209,11 +209,11 @@ def test_the_seed_can_be_set_like_any_field(tmp_path: Path) -> None:
         ("axes:\n  links..delay: [5 us]\n", "campaign.yml:3:3: axes.\"links..delay\": expected a field such as"),
     ],
 )  # fmt: skip
-def test_axes_that_override_each_other_are_refused_with_both_positions(tmp_path: Path, text: str, says: str) -> None:
+def test_axes_that_override_each_other_are_refused_with_both_positions(tmp_path: Path, text: str, message: str) -> None:
     file = write_lab(tmp_path, f"question: Who wins?\n{text}") / "campaign.yml"
     with pytest.raises(CampaignError) as caught:
         load_campaign(file)
-    assert says.replace("FILE", str(file)) in str(caught.value)
+    assert message.replace("FILE", str(file)) in str(caught.value)
 
 
 def test_settings_for_all_cells_outlive_an_axis_above_them(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def _labels_hold(plan: Plan, cell: Cell, axes: dict[str, Any], set_: dict[str, A
 
 
 def _holds(plan: Plan, field: str, value: Any, cell: Cell) -> None:
-    """Everything that a field means has its value; switches only where no more specific key says otherwise."""
+    """Everything that a field means has its value; switches only where no more specific key overrides it."""
     field = field.replace(".0", "[0]")
     if not isinstance(value, str):
         return

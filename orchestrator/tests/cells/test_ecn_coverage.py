@@ -53,7 +53,7 @@ def test_one_who_hears_is_enough_where_flows_meet(tmp_path: Path, hearing: list[
 
 
 @pytest.mark.parametrize(
-    ("queue", "says"),
+    ("queue", "message"),
     [
         ("{scheme: droptail, buffer: 128 KB}", None),
         ("{scheme: codel, buffer: 128 KB}", None),
@@ -62,7 +62,7 @@ def test_one_who_hears_is_enough_where_flows_meet(tmp_path: Path, hearing: list[
         ("{qdisc: red limit 400000 avpkt 1000 ecn}", "qdisc red limit 400000 avpkt 1000 ecn"),
     ],
 )
-def test_drops_are_accepted_unless_marks_were_requested(tmp_path: Path, queue: str, says: str | None) -> None:
+def test_drops_are_accepted_unless_marks_were_requested(tmp_path: Path, queue: str, message: str | None) -> None:
     found = warnings(tmp_path, queue, [False, False])
-    assert bool(found) == (says is not None)
-    assert says is None or says in found[0]
+    assert bool(found) == (message is not None)
+    assert message is None or message in found[0]

@@ -82,10 +82,10 @@ def test_what_a_link_forgets_as_it_goes_down(books: Books) -> None:
     waiting = books.summaries[index]["max_packets"]
     books.summaries[index]["offered_packets"] += waiting
     books.summaries[index]["dropped_packets"] += waiting
-    says = f"the tap saw {books.summaries[index]['dropped_packets']} dropped packets, the qdisc"
-    assert any(says in contradiction for contradiction in books.examine().contradictions)
+    message = f"the tap saw {books.summaries[index]['dropped_packets']} dropped packets, the qdisc"
+    assert any(message in contradiction for contradiction in books.examine().contradictions)
     books.plan.events = [LinkEvent(at_ns=1, link=link, state="down")]
-    assert not any(says in contradiction for contradiction in books.examine().contradictions)
+    assert not any(message in contradiction for contradiction in books.examine().contradictions)
     books.counters["queues"][index]["drops"] = waiting + 1
     assert any("dropped packets, the qdisc" in contradiction for contradiction in books.examine().contradictions)
 
@@ -140,7 +140,7 @@ def test_an_offload_shows_in_the_frames(books: Books) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "counter", "change", "says"),
+    ("group", "counter", "change", "message"),
     [
         ("Ip", "ForwDatagrams", -4, "4 of"),
         ("Ip", "InReceives", -2, "never reached IP"),
@@ -148,10 +148,10 @@ def test_an_offload_shows_in_the_frames(books: Books) -> None:
         ("Ip6", "InReceives", 3, "3 of 3 IPv6 packets received are unaccounted for"),
     ],
 )
-def test_a_node_that_lost_packets(books: Books, group: str, counter: str, change: int, says: str) -> None:
+def test_a_node_that_lost_packets(books: Books, group: str, counter: str, change: int, message: str) -> None:
     counters = books.node("s1").setdefault(group, {})
     counters[counter] = counters.get(counter, 0) + change
-    assert says in only(books)
+    assert message in only(books)
 
 
 def test_counted_reasons_and_loopback_are_no_contradiction(books: Books) -> None:

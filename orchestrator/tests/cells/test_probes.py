@@ -81,11 +81,11 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "says"), BAD, ids=[text for text, _ in BAD])
-def test_a_mistake_has_one_clear_message(text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "message"), BAD, ids=[text for text, _ in BAD])
+def test_a_mistake_has_one_clear_message(text: str, message: str) -> None:
     with pytest.raises(LabError) as error:
         compiled(text)
-    assert says in "\n".join(error.value.messages)
+    assert message in "\n".join(error.value.messages)
     assert len(error.value.messages) == 1
 
 
@@ -143,15 +143,15 @@ def test_however_it_is_read_each_probe_is_one_row(
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (records([(3, 0, 0, 1, 1)])[:-1], "probes.bin: the last record has 39 of 40 bytes"),
         (records([(9, 0, 0, 1, 1)]), "probes.bin: flow 9 is no probe"),
         (records([(2**32 - 1, 0, 0, 1, 1)]), "flow 4294967295 is no probe"),
     ],
 )
-def test_damaged_records_are_refused(tmp_path: Path, data: bytes, says: str) -> None:
-    with pytest.raises(RecordError, match=says):
+def test_damaged_records_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(RecordError, match=message):
         table(tmp_path, data)
 
 

@@ -113,13 +113,13 @@ def test_parts_add_up_to_the_whole(tmp_path: Path) -> None:
     (out / "windows.ndjson").write_text(json.dumps({"time_ns": 3_000_000, "flow": 0, "received_bytes": 400_000}) + "\n")
     folder = cell(tmp_path, lab)
     queues = {found["span"]: found for found in table(folder, "queue_windows") if found["queue"] == 0}
-    before, behind, whole = (queues[name] for name in ("before", "behind", "whole"))
+    before, behind, complete = (queues[name] for name in ("before", "behind", "whole"))
     for name in ("offered_packets", "sent_packets", "dropped_packets", "duration_ns"):
-        assert before[name] + behind[name] == whole[name]
+        assert before[name] + behind[name] == complete[name]
     assert (before["dropped_packets"], behind["dropped_packets"]) == (2, 5)
-    assert (behind["start_queue_packets"], behind["queue_packets"], whole["start_queue_packets"]) == (4, 0, 0)
-    assert [found["max_packets"] for found in (before, behind, whole)] == [3, 10, 10]
-    assert [found["histogram_ns"] for found in (before, behind, whole)] == [[10, 5], [0, 15, 1], [10, 20, 1]]
+    assert (behind["start_queue_packets"], behind["queue_packets"], complete["start_queue_packets"]) == (4, 0, 0)
+    assert [found["max_packets"] for found in (before, behind, complete)] == [3, 10, 10]
+    assert [found["histogram_ns"] for found in (before, behind, complete)] == [[10, 5], [0, 15, 1], [10, 20, 1]]
     flows = {found["span"]: found for found in table(folder, "flow_windows")}
     assert {name: found["received_bytes"] for name, found in flows.items()} == {
         "before": 400_000, "behind": 600_000, "whole": 1_000_000,

@@ -86,7 +86,7 @@ def test_equal_is_equal_but_for_the_order_of_a_sum(tmp_path: Path, factor: float
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (("like: quick", "like: quik"), "profiles.switch.like: expected a profile by itself; did you mean `quick`?"),
         (("like: quick", "like: switch"), "profiles.switch.like: expected a profile by itself"),
@@ -105,11 +105,11 @@ def test_equal_is_equal_but_for_the_order_of_a_sum(tmp_path: Path, factor: float
         ),
     ],
 )
-def test_mistakes_are_named_with_their_place(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+def test_mistakes_are_named_with_their_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     assert change[0] in TEXT
     with pytest.raises(CampaignError) as caught:
         campaign(tmp_path, TEXT.replace(*change))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "campaign.yml:" in str(caught.value)
 
 

@@ -35,13 +35,13 @@ def test_a_run_without_a_column_is_damaged(tmp_path: Path) -> None:
 
 def test_a_link_where_a_file_is_written_leads_nowhere(tmp_path: Path) -> None:
     """In an untrusted folder: `qbed run --lock` writes beside the campaign."""
-    mine, folder = tmp_path / "mine", tmp_path / "theirs"
-    mine.write_text("mine")
+    first, folder = tmp_path / "mine", tmp_path / "theirs"
+    first.write_text("mine")
     folder.mkdir()
-    (folder / ".campaign.lock.tmp").symlink_to(mine)
-    (folder / "campaign.lock").symlink_to(mine)
+    (folder / ".campaign.lock.tmp").symlink_to(first)
+    (folder / "campaign.lock").symlink_to(first)
     write_json(folder / "campaign.lock", {"version": 1})
-    assert mine.read_text() == "mine" and not (folder / "campaign.lock").is_symlink()
+    assert first.read_text() == "mine" and not (folder / "campaign.lock").is_symlink()
     assert [path.name for path in folder.iterdir()] == ["campaign.lock"]
     (folder / ".campaign.lock.tmp").mkdir()
     with pytest.raises(OSError):

@@ -179,7 +179,7 @@ def test_the_table_has_the_result_of_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (records({"server": 6}), "the plan has no server 6"),
         (records({"client": 99}), "the plan has no client 99"),
@@ -187,8 +187,8 @@ def test_the_table_has_the_result_of_each(tmp_path: Path) -> None:
         (records({})[:-1], "ends within a record"),
     ],
 )
-def test_records_of_another_plan_are_refused(tmp_path: Path, content: bytes, says: str) -> None:
-    with pytest.raises(RecordError, match=says):
+def test_records_of_another_plan_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(RecordError, match=message):
         table(tmp_path, content)
 
 

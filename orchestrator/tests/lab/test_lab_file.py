@@ -177,12 +177,12 @@ def test_controllers_that_wait_for_what_no_queue_gives() -> None:
     assert load(text, {"switches.s1>s2": {"scheme": "stamp"}}).warnings == []
     assert load(text.replace("signal: max", "signal: rtt")).warnings == []
     assert load(text).warnings == [
-        "lab.yml:8:60: hosts.default.controller.signal: no queue of the lab gives a signal, as the scheme `stamp` does"
+        "lab.yml:8:60: hosts.default.controller.signal: no queue of the lab provides a signal, as the scheme `stamp` does"
     ]
     text = text.replace("name: timely, signal: max", "name: reaction_point")
     assert load(text, {"switches.default": {"scheme": "qcn"}}).warnings == []
     assert load(text).warnings == [
-        "lab.yml:8:44: hosts.default.controller.name: no queue of the lab gives a feedback, as the scheme `qcn` does"
+        "lab.yml:8:44: hosts.default.controller.name: no queue of the lab provides a feedback, as the scheme `qcn` does"
     ]
 
 

@@ -407,8 +407,11 @@ def test_an_exporter_leaves_the_cells_their_cores(run: Path, tmp_path: Path) -> 
     from qbed.live.exporter import exporting
 
     shutil.copytree(run, tmp_path / "run")
-    mine = os.sched_getaffinity(0)
-    for cells_on, expected in (([min(mine)], mine - {min(mine)} or mine), (sorted(mine), mine)):
+    process_cores = os.sched_getaffinity(0)
+    for cells_on, expected in (
+        ([min(process_cores)], process_cores - {min(process_cores)} or process_cores),
+        (sorted(process_cores), process_cores),
+    ):
         sink = Address("ndjson", str(tmp_path / f"{len(cells_on)}.ndjson"))
         with exporting(tmp_path / "run", [sink], lambda _: None, cells_on):
             (process,) = [child for child in multiprocessing.active_children() if child.name == "qbed-exporter"]

@@ -63,7 +63,7 @@ def test_a_plan_without_programs_leaves_them_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "says"),
+    ("program", "message"),
     [
         ("{on: h1, run: []}", "programs[0].run: expected a program and its arguments"),
         ("{on: h1, run: iperf3 'x}", "expected words as in a shell: no closing quotation"),
@@ -82,13 +82,13 @@ def test_a_plan_without_programs_leaves_them_out(tmp_path: Path) -> None:
         ("{on: h1, run: a, argument: {}}", "unknown field; did you mean `arguments`"),
     ],
 )
-def test_errors_name_the_position(tmp_path: Path, program: str, says: str) -> None:
+def test_errors_name_the_position(tmp_path: Path, program: str, message: str) -> None:
     (tmp_path / "plain.txt").write_text("hello\n")
     (tmp_path / "binary").write_bytes(b"\x7fELF\xff\xfe")
     (tmp_path / "link").symlink_to("/etc/hostname")
     with pytest.raises(LabError) as caught:
         plan_of(tmp_path, f"  - {program}\n")
-    assert says in str(caught.value) and "programs[0]" in str(caught.value)
+    assert message in str(caught.value) and "programs[0]" in str(caught.value)
 
 
 @pytest.mark.parametrize("run", ["iperf3 -s", "/usr/bin/iperf3 -s", "./send.py"])
@@ -159,7 +159,7 @@ def test_json_becomes_rows_by_the_way_to_its_objects() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("hello", "it is no JSON"),
         ('{"a": 1}\nhello', "line 2: `hello`"),
@@ -167,10 +167,10 @@ def test_json_becomes_rows_by_the_way_to_its_objects() -> None:
         ('{"a":' * 60 + "1" + "}" * 60, "more than 50 deep"),
     ],
 )
-def test_output_that_is_no_json_is_reported(text: str, says: str) -> None:
+def test_output_that_is_no_json_is_reported(text: str, message: str) -> None:
     with pytest.raises(OutputError) as caught:
         rows_of_json(text)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_pairs_become_a_row_a_line() -> None:
@@ -210,9 +210,11 @@ def test_any_text_is_pairs_or_none(text: str) -> None:
 def test_one_programs_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "[{on: h1, run: a, output: json}, {on: h2, run: b, output: json}, {on: h3, run: c, output: json}]"
     plan = plan_of(tmp_path, "  " + text)
-    whole = [{"launch": n, "program": n, "label": "abc"[n], "node": f"h{n + 1}", "argv": ["abc"[n]]} for n in range(3)]
+    launches = [
+        {"launch": n, "program": n, "label": "abc"[n], "node": f"h{n + 1}", "argv": ["abc"[n]]} for n in range(3)
+    ]
     with (tmp_path / "programs.ndjson").open("w") as file:
-        for row in whole:
+        for row in launches:
             file.write(json.dumps(row | {"start_ns": 0, "end_ns": 1, "status": 0, "stopped": False}) + "\n")
     for number, content in enumerate(['{"a": 1}\n{"a": 2}', "no json", '{"a": 3}']):
         for stream, text in (("stdout", content), ("stderr", "")):

@@ -403,8 +403,8 @@ def test_every_pair_is_reached_by_the_same_links_both_ways(topology: str) -> Non
         for a in hosts:
             for b in (host for host in hosts if host != a):
                 for family in (4, 6):
-                    there, back = walk.path(a, b, family, shares), walk.path(b, a, family, shares)
-                    assert there == back[::-1] and len(there) == len(plan.path(a, b).ends)
+                    forward, back = walk.path(a, b, family, shares), walk.path(b, a, family, shares)
+                    assert forward == back[::-1] and len(forward) == len(plan.path(a, b).ends)
     assert plan.one_path == linux.one_path
     shifts = {
         (plan.routing.levels[i] % 2, entry.arguments["shift_by"])
@@ -454,12 +454,12 @@ def test_stamps_full_buffer_is_the_kernels(buffer: tuple[int, Any], rate: int, f
     values = registry()["stamp"].defaults() | {"buffer": amount}
     (entry,) = port_entries("stamp", Port(0, rate, frame), values)
     numbers = {name: int(value) for name, value in entry.arguments.items()}
-    most = 2**32 - 1
+    max_u32 = 2**32 - 1
     packets = amount.value if amount.unit == "packets" else max(1, amount.value // frame)
     size = amount.value if amount.unit == "bytes" else amount.value * frame
     time = min(size, 2**31) * 8 * 10**9 // known if known else 0
-    assert numbers["full_packets"] == packets and numbers["full_bytes"] == min(size, most)
-    assert numbers["full_ns"] == (time if time <= most else 0)
+    assert numbers["full_packets"] == packets and numbers["full_bytes"] == min(size, max_u32)
+    assert numbers["full_ns"] == (time if time <= max_u32 else 0)
     for unit in ("packets", "bytes", "ns"):
         full, inverse = numbers[f"full_{unit}"], numbers[f"inverse_{unit}"]
         assert (full == 0) == (inverse == 0)

@@ -110,10 +110,10 @@ def test_every_pair_is_reached_by_the_same_links_both_ways(topology: str, addres
         for a in hosts:
             for b in hosts:
                 if a != b:
-                    there = walk.path(a, b, shares, family=6 if addressing == "both" else 4)
+                    path = walk.path(a, b, shares, family=6 if addressing == "both" else 4)
                     back = walk.path(b, a, shares, family=6 if addressing == "both" else 4)
-                    assert there == back[::-1]
-                    assert len(there) == len(plan.path(a, b).ends)
+                    assert path == back[::-1]
+                    assert len(path) == len(plan.path(a, b).ends)
 
 
 def test_ecmp_uses_every_spine_and_every_leaf() -> None:
@@ -329,11 +329,11 @@ workload:
 @given(shape=st.floats(1.05, 5), bound=st.floats(1.1, 1000))
 def test_a_bounded_pareto_has_the_mean_of_what_is_below_the_bound(shape: float, bound: float) -> None:
     mean, steps = 1_000_000, 2000
-    least = mean * (shape - 1) / shape
-    most = int(bound * least) + 1
-    below = 1 - (least / most) ** shape
-    drawn = [least * (1 - below * (step + 0.5) / steps) ** (-1 / shape) for step in range(steps)]
-    found = Sizes.model_validate({"pareto": {"mean": f"{mean} B", "shape": shape, "max": f"{most} B"}}).mean_bytes()
+    minimum = mean * (shape - 1) / shape
+    maximum = int(bound * minimum) + 1
+    below = 1 - (minimum / maximum) ** shape
+    drawn = [minimum * (1 - below * (step + 0.5) / steps) ** (-1 / shape) for step in range(steps)]
+    found = Sizes.model_validate({"pareto": {"mean": f"{mean} B", "shape": shape, "max": f"{maximum} B"}}).mean_bytes()
     assert found == pytest.approx(sum(drawn) / steps, rel=0.02)
 
 
@@ -443,7 +443,7 @@ def test_flows_from_a_file_are_those_of_the_file(rows: list[tuple[int, bool, int
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "`flows.csv`, line 1: expected the columns `start_ns,src,dst,size_bytes`, got ``"),
         ("start,src,dst,size_bytes\n", "line 1: expected the columns"),
@@ -459,8 +459,8 @@ def test_flows_from_a_file_are_those_of_the_file(rows: list[tuple[int, bool, int
         ("start_ns,src,dst,size_bytes\n1,h1,h1,5\n", "`h1` cannot send to itself"),
     ],
 )
-def test_a_mistake_in_a_file_of_flows_is_named_with_its_line(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(LabError, match=re.escape(says)):
+def test_a_mistake_in_a_file_of_flows_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(LabError, match=re.escape(message)):
         replayed(tmp_path, text)
 
 

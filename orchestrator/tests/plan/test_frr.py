@@ -69,14 +69,14 @@ def test_hosts_are_as_without_frr() -> None:
 @pytest.mark.parametrize("topology", [CLOS, PODS])
 def test_expected_are_the_routes_that_the_compiler_would_have_written(topology: str) -> None:
     plan, static = compiled(topology), compiled(topology, routing="static")
-    for ours, theirs in zip(plan.nodes, static.nodes, strict=True):
-        if ours.kind == "switch":
-            assert {e.to: e.via for e in ours.expects} == {
-                r.to: [hop.interface for hop in r.via] for r in theirs.routes
+    for node, static_node in zip(plan.nodes, static.nodes, strict=True):
+        if node.kind == "switch":
+            assert {e.to: e.via for e in node.expects} == {
+                r.to: [hop.interface for hop in r.via] for r in static_node.routes
             }
-            assert all(e.hops == len(e.via) for e in ours.expects)
-    few = compiled(topology, "frr: {maximum_paths: 1}")
-    assert {e.hops for n in few.nodes for e in n.expects} == {1}
+            assert all(e.hops == len(e.via) for e in node.expects)
+    single_path = compiled(topology, "frr: {maximum_paths: 1}")
+    assert {e.hops for n in single_path.nodes for e in n.expects} == {1}
 
 
 def test_systems_of_a_clos_are_those_of_rfc_7938() -> None:
@@ -131,11 +131,11 @@ def test_events_are_in_the_order_of_time_and_mean_links_by_name_or_glob() -> Non
 
 
 def test_on_the_wall_clock_daemons_have_the_time_that_the_plan_gives_them() -> None:
-    for routing, whole in (("frr", True), ("static", False)):
+    for routing, has_daemons in (("frr", True), ("static", False)):
         plan = compiled(CLOS, routing=routing)
         begun = time.monotonic_ns()
         origin_ns = origin_for(plan, 3, 1_500_000_000)
-        assert (begun <= origin_ns <= time.monotonic_ns()) == whole
+        assert (begun <= origin_ns <= time.monotonic_ns()) == has_daemons
         assert origin_ns + 3 * plan.epoch_ns > begun + 1_000_000_000
 
 

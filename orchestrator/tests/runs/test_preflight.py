@@ -35,7 +35,7 @@ def test_nothing_is_wrong_with_the_campaign_of_these_tests(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ("{kind: queue}", "{kind: queue, queue: s2>s9}", "campaign.yml:21:26: figures[0].queue: no queue is called"),
         ("{kind: queue}", "{kind: queue, queue: s1>s3}", "`s1>s3`; did you mean `s1>s2`?"),
@@ -52,10 +52,10 @@ def test_nothing_is_wrong_with_the_campaign_of_these_tests(tmp_path: Path) -> No
         ("[5 us, 10 us]", "[5 us, 5000 ns]", "campaign.yml:6:10: axes.delay: `5 us` and `5000 ns` give the same plan"),
     ],
 )  # fmt: skip
-def test_figures_and_sql_are_bound_to_empty_tables(tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_figures_and_sql_are_bound_to_empty_tables(tmp_path: Path, old: str, new: str, message: str) -> None:
     campaign = CAMPAIGN.replace(old, new)
     assert campaign != CAMPAIGN
-    assert says in refusal(tmp_path, campaign)
+    assert message in refusal(tmp_path, campaign)
 
 
 def test_a_claim_that_is_not_judged_is_not_bound(tmp_path: Path) -> None:

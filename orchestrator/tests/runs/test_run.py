@@ -137,7 +137,7 @@ def test_a_run_that_was_being_thrown_away_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "patience_s", "says"),
+    ("behaviour", "patience_s", "message"),
     [
         ("panic", 60, "the guest's kernel panicked: the test said so"),
         ("fail", 60, "the agent says: no such qdisc"),
@@ -145,11 +145,13 @@ def test_a_run_that_was_being_thrown_away_is_gone(tmp_path: Path) -> None:
         ("hang", 5, "virtual time stands still at 0 ns: no progress in 5 s"),
     ],
 )
-def test_a_broken_cell_is_named_and_the_others_go_on(bench: Bench, behaviour: str, patience_s: int, says: str) -> None:
+def test_a_broken_cell_is_named_and_the_others_go_on(
+    bench: Bench, behaviour: str, patience_s: int, message: str
+) -> None:
     bench.behave(seed_2=behaviour)
     status, text = bench.campaign("a", "--set", "links.default.delay=5 us", "--stall-timeout", str(patience_s))
     assert status == 1
-    assert says in text and "4 of 6 cells complete, 2 failed" in text
+    assert message in text and "4 of 6 cells complete, 2 failed" in text
     assert "undecided" in text and "cells are missing: 2 failed" in text
     kept = [bench.folder / "a" / "cells" / name for name in ("000001.failed", "000004.failed")]
     assert all("booting" in (folder / "work" / "console.log").read_text() for folder in kept)
@@ -171,8 +173,8 @@ def test_a_cell_that_contradicts_its_plan_is_invalid(bench: Bench) -> None:
 def test_a_cell_whose_kernel_complains_is_invalid(bench: Bench) -> None:
     bench.behave(seed_1="warn")
     status, text = bench.campaign("a", "--profile", "quick")
-    says = "kernel message: [    0.1] WARNING: CPU: 0 PID: 1 at lib/nlattr.c:122 [31mwarned"
-    assert (status, "2 invalid" in text, says in text) == (1, True, True), text
+    message = "kernel message: [    0.1] WARNING: CPU: 0 PID: 1 at lib/nlattr.c:122 [31mwarned"
+    assert (status, "2 invalid" in text, message in text) == (1, True, True), text
     assert "WARNING: " in (bench.folder / "a" / "cells" / "000000" / "work" / "console.log").read_text()
 
 

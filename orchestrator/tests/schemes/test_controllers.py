@@ -62,10 +62,10 @@ def test_every_controller_is_complete(controller: Controller) -> None:
 def test_parameters_are_packed_as_netlink_attributes(mine: Path) -> None:
     controller = load_controller(mine / "mine.yml")
     assert controller.declaration == "schemes/own/host/mine.yml"
-    least, gain = struct.pack("<HHQ", 12, 1, 10**6), struct.pack("<HHI", 8, 3, 16384)
-    assert controller.options({}) == least + struct.pack("<HHQ", 12, 2, 9 * 10**9) + gain
+    min_rate, gain = struct.pack("<HHQ", 12, 1, 10**6), struct.pack("<HHI", 8, 3, 16384)
+    assert controller.options({}) == min_rate + struct.pack("<HHQ", 12, 2, 9 * 10**9) + gain
     given = {"most": controller.parse("most", "2 Gbit/s")}
-    assert controller.options(given, link_bps=10**9) == least + struct.pack("<HHQ", 12, 2, 2 * 10**9) + gain
+    assert controller.options(given, link_bps=10**9) == min_rate + struct.pack("<HHQ", 12, 2, 2 * 10**9) + gain
 
 
 def test_a_rate_that_is_the_links_is_taken_from_there_if_the_lab_does_not_give_it(mine: Path) -> None:
@@ -83,15 +83,17 @@ def test_a_rate_that_is_the_links_gives_way_to_what_is_given() -> None:
     assert (shown["start_rate"], shown["max_rate"], shown["queue_rate"]) == ("8 Gbit/s", "8 Gbit/s", "10 Gbit/s")
 
 
-@given(least=st.integers(1, 2**63 - 1), most=st.integers(1, 2**63 - 1), gain=st.integers(0, 65536))
-def test_what_is_packed_is_what_was_given_or_refused_by_its_order(least: int, most: int, gain: int) -> None:
-    values = {"least": least, "most": most, "gain": gain / 65536}
+@given(minimum=st.integers(1, 2**63 - 1), maximum=st.integers(1, 2**63 - 1), gain=st.integers(0, 65536))
+def test_what_is_packed_is_what_was_given_or_refused_by_its_order(minimum: int, maximum: int, gain: int) -> None:
+    values = {"least": minimum, "most": maximum, "gain": gain / 65536}
     controller = Controller.model_validate(yaml.safe_load(MINE))
-    if least > most:
+    if minimum > maximum:
         with pytest.raises(ValueError, match="expected `least` to be at most `most`"):
             controller.options(values)
     else:
-        packed = struct.pack("<HHQ", 12, 1, least) + struct.pack("<HHQ", 12, 2, most) + struct.pack("<HHI", 8, 3, gain)
+        packed = (
+            struct.pack("<HHQ", 12, 1, minimum) + struct.pack("<HHQ", 12, 2, maximum) + struct.pack("<HHI", 8, 3, gain)
+        )
         assert controller.options(values) == packed
 
 

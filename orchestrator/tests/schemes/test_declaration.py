@@ -310,6 +310,7 @@ def test_a_queue_inside_a_scheme() -> None:
         "hold_limit": "1000 packets",
         "x": "buffer",
         "release": "all",
+        "release_count": "10 packets",
         "answer": "ece",
         "coalesce": "off",
         "last": "short",

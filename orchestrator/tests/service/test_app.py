@@ -257,10 +257,10 @@ def test_only_a_full_disk_is_no_room(
 def test_events_are_streamed_from_where_a_client_was(client: TestClient) -> None:
     submitted(client)
     client.post("/api/jobs/1/cancel")
-    whole = client.get("/api/jobs/1/events").text
-    events = [json.loads(line[6:]) for line in whole.splitlines() if line.startswith("data: ")]
+    complete = client.get("/api/jobs/1/events").text
+    events = [json.loads(line[6:]) for line in complete.splitlines() if line.startswith("data: ")]
     assert [event.get("state") for event in events] == ["queued", "cancelled", None]
-    first = next(line[4:] for line in whole.splitlines() if line.startswith("id: "))
+    first = next(line[4:] for line in complete.splitlines() if line.startswith("id: "))
     rest = client.get("/api/jobs/1/events", headers={"last-event-id": first}).text
     assert "queued" not in rest and "cancelled" in rest and rest.endswith("data: {}\n\n")
     assert client.get("/api/jobs/1/samples").text == "event: end\ndata: {}\n\n"

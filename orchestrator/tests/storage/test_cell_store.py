@@ -89,12 +89,15 @@ def test_what_was_not_used_for_longest_goes_first(store: CellStore, tmp_path: Pa
 
 
 def _fight(folder: Path, number: int) -> None:
-    store, mine = CellStore(folder / "store", 1_000_000), folder / str(number)
-    cell = finished(mine / "cell")
-    for turn in range(50):
+    store, folder_copy = CellStore(folder / "store", 1_000_000), folder / str(number)
+    cell = finished(folder_copy / "cell")
+    for round_number in range(50):
         store.put(MARK, cell, ROW)
-        assert taken(store, mine / str(turn)) in (None, {"flows.arrow": b"rows", "h1-eth0.pcap": b"frames"})
-        if turn % 3 == number:
+        assert taken(store, folder_copy / str(round_number)) in (
+            None,
+            {"flows.arrow": b"rows", "h1-eth0.pcap": b"frames"},
+        )
+        if round_number % 3 == number:
             store.drop(MARK)
 
 
@@ -147,7 +150,7 @@ def test_another_python_or_frr_makes_another_cell_only_of_what_it_runs(lab: str,
     """A worker of another Debian or with another Python has the cells of all other plans."""
     plan = compile_lab(load_lab(Path(__file__).parents[3] / "labs" / lab / "lab.yml")).dumps().encode()
     plan = plan.replace(f'"lab": "{lab}"'.encode(), b'"lab": "mine"')  # it does not hang on the lab's name
-    here = {"agent_hash": "1", "python": "3.11.7", "finsy": "0.30.0", "frr_version": "8.4"}
-    for name in here:
-        same = cell_key(plan, here) == cell_key(plan, here | {name: "another"})
+    versions = {"agent_hash": "1", "python": "3.11.7", "finsy": "0.30.0", "frr_version": "8.4"}
+    for name in versions:
+        same = cell_key(plan, versions) == cell_key(plan, versions | {name: "another"})
         assert same == (name not in (*counts, "agent_hash")), name

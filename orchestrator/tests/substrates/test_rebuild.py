@@ -108,14 +108,14 @@ def test_the_same_content_at_another_time_is_no_change(scratch: Path) -> None:
 @pytest.mark.parametrize("damage", ["cut", "empty", "flip", "no-text", "old"])
 def test_a_damaged_record_hides_no_change(scratch: Path, damage: str) -> None:
     record = scratch.parent / "setup" / "sources"
-    whole = record.read_bytes()
-    place = whole.index(f" {ECN}\n".encode())
-    lines = whole[: whole.index(b"# sha256")]
+    content = record.read_bytes()
+    place = content.index(f" {ECN}\n".encode())
+    lines = content[: content.index(b"# sha256")]
     damaged = {
-        "cut": whole[: place + 1],
+        "cut": content[: place + 1],
         "empty": b"",
-        "flip": whole[: place + 1] + b"t" + whole[place + 2 :],
-        "no-text": whole[: place + 1] + b"\xff" + whole[place + 2 :],
+        "flip": content[: place + 1] + b"t" + content[place + 2 :],
+        "no-text": content[: place + 1] + b"\xff" + content[place + 2 :],
         "old": lines,
     }
     (scratch / ECN).write_text("")
@@ -125,9 +125,9 @@ def test_a_damaged_record_hides_no_change(scratch: Path, damage: str) -> None:
 
 def test_a_record_without_a_checksum_gets_one(scratch: Path) -> None:
     record = scratch.parent / "setup" / "sources"
-    whole = record.read_bytes()
-    record.write_bytes(whole[: whole.index(b"# sha256")])
-    assert changed_sources() == [] and record.read_bytes() == whole
+    content = record.read_bytes()
+    record.write_bytes(content[: content.index(b"# sha256")])
+    assert changed_sources() == [] and record.read_bytes() == content
 
 
 def test_a_record_that_is_no_file_is_named(scratch: Path) -> None:
@@ -153,13 +153,13 @@ def test_it_is_built_again_once(scratch: Path) -> None:
     record = scratch.parent / "setup" / "sources"
     set_up(scratch, f'[ "$*" = --build ] && echo x >>built && "$(dirname "$0")/sources" --record >{record}')
     messages: list[str] = []
-    here = Path.cwd()
+    checkout_folder = Path.cwd()
     os.chdir(scratch)
     try:
         build_changed(messages.append)
         build_changed(messages.append)
     finally:
-        os.chdir(here)
+        os.chdir(checkout_folder)
     assert messages == ["schemes/ecn/kernel/sch_ecn.c changed after the set-up: building again"]
     assert (scratch / "built").read_text() == "x\n"
 

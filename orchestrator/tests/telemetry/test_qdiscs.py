@@ -44,10 +44,10 @@ def test_cake_has_tins() -> None:
 
 @given(st.sampled_from([*sorted(qdiscs.KINDS), "fq", "pfifo", ""]), st.binary(max_size=200), st.integers(0, 200))
 def test_decode_stops_at_the_end_of_truncated_bytes(kind: str, data: bytes, cut: int) -> None:
-    whole, part = qdiscs.decode(kind, data), qdiscs.decode(kind, data[:cut])
-    assert all(isinstance(value, int | float) for value in whole.values())
+    complete, part = qdiscs.decode(kind, data), qdiscs.decode(kind, data[:cut])
+    assert all(isinstance(value, int | float) for value in complete.values())
     if kind != "cake":
-        assert part.items() <= whole.items()
+        assert part.items() <= complete.items()
 
 
 @pytest.mark.parametrize("kind", sorted(qdiscs.KINDS - {"cake"}))

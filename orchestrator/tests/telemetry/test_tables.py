@@ -25,12 +25,12 @@ def rows(first: int, last: int, port: str) -> Any:
 @pytest.mark.parametrize("step", [1, 7, 700, 1000])
 def test_the_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(tables, "ROW_GROUP_ROWS", 300)
-    whole, parts = tmp_path / "whole.parquet", tmp_path / "parts.parquet"
-    tables.write_table(whole, tables.QUEUE_SERIES, [rows(0, 1000, "s1>h1")])
+    complete, parts = tmp_path / "whole.parquet", tmp_path / "parts.parquet"
+    tables.write_table(complete, tables.QUEUE_SERIES, [rows(0, 1000, "s1>h1")])
     batches = [rows(at, min(at + step, 1000), "s1>h1") for at in range(0, 1000, step)]
     tables.write_table(parts, tables.QUEUE_SERIES, batches)
-    assert whole.read_bytes() == parts.read_bytes()
-    assert [pq.ParquetFile(whole).metadata.row_group(i).num_rows for i in range(4)] == [300, 300, 300, 100]
+    assert complete.read_bytes() == parts.read_bytes()
+    assert [pq.ParquetFile(complete).metadata.row_group(i).num_rows for i in range(4)] == [300, 300, 300, 100]
 
 
 def test_an_unwanted_empty_table_makes_no_file(tmp_path: Path) -> None:

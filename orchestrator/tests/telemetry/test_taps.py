@@ -181,9 +181,9 @@ RECORD = st.one_of(
 
 @given(st.lists(RECORD, max_size=12), st.integers(1, 300), st.integers(0, 2000), st.integers(0, 255))
 def test_damage_never_escapes_as_another_error(records: list[bytes], chunk: int, place: int, value: int) -> None:
-    whole = b"".join(records)
-    assert sum(count if kind != "histogram" else 1 for kind, count in kinds(whole, chunk=chunk)) == len(records)
-    damaged = bytearray(whole)
+    stream = b"".join(records)
+    assert sum(count if kind != "histogram" else 1 for kind, count in kinds(stream, chunk=chunk)) == len(records)
+    damaged = bytearray(stream)
     if place < len(damaged):
         damaged[place] = value
     try:

@@ -84,7 +84,7 @@ def samples(
     """
     found, before = [], {0}
     for number, (entered, left) in enumerate(zip(received, forwarded, strict=True)):
-        queues = {sum(gone.time_ns >= entered.time_ns + tie for gone in forwarded[:number]) for tie in (0, 1)}
+        queues = {sum(sent.time_ns >= entered.time_ns + tie for sent in forwarded[:number]) for tie in (0, 1)}
         choices = {(q, max(0, q - equilibrium + WEIGHT * (q - old))) for q in queues for old in before}
         previous, current = entered.header.feedback, left.header.feedback
         fitting = [choice for choice in choices if max(previous, quantized(choice[1], bits)) == current] or list(

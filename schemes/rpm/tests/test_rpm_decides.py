@@ -163,7 +163,7 @@ def test_red_decides_by_the_average(run_cell: Callable[..., CellOutput], tmp_pat
     law = "decides: red, min: 10 packets, max: 30 packets, probability: 10 %, wlog: 6"
     cell = run_cell(lab(law, kind, size="10 MB"))
     average = 0.0
-    least = most = 0
+    above_min = above_max = 0
     allowed: set[int] = set()
     demanded: set[int] = set()
     for event in port_events(cell):
@@ -173,15 +173,15 @@ def test_red_decides_by_the_average(run_cell: Callable[..., CellOutput], tmp_pat
         assert is_ecn_capable(event) or average < 10, "the law drops a packet"
         if average >= 9.9:
             allowed.add(int(event["packet"]))
-            least += average >= 10.1
+            above_min += average >= 10.1
         if average >= 30.1:
             demanded.add(int(event["packet"]))
-            most += 1
+            above_max += 1
     found = statistics(cell, tmp_path)
-    assert least - most > 100, "the average is rarely between the thresholds"
-    assert most < found["marked"] <= len(allowed)
+    assert above_min - above_max > 100, "the average is rarely between the thresholds"
+    assert above_max < found["marked"] <= len(allowed)
     # between the thresholds, at most one in ten packets but for the distance's uniform distribution, so one in 5.5
-    assert found["marked"] - most < (least - most) / 4
+    assert found["marked"] - above_max < (above_min - above_max) / 4
     if kind == "linux":
         assert demanded <= signalled(cell) <= allowed
 

@@ -89,8 +89,8 @@ def expected(
         if port.at_enqueue:
             waiting = [
                 packet
-                for packet, gone in zip(received[:number], forwarded, strict=False)
-                if gone.time_ns >= entered.time_ns + tie
+                for packet, sent in zip(received[:number], forwarded, strict=False)
+                if sent.time_ns >= entered.time_ns + tie
             ]
         else:
             waiting = [packet for packet in received[number + 1 :] if packet.time_ns < left.time_ns + 1 - tie]

@@ -377,7 +377,7 @@ fn bad_indices_and_values_are_refused() {
 }
 
 #[test]
-fn value_sets_groups_clones_and_digests_are_written_and_read() {
+fn value_sets_are_written_and_read() {
     let mut bench = Bench::new();
     let member = |value: &str| format!("members {{ match {{ field_id: 1 exact {{ value: '{value}' }} }} }}");
     let set = |members: &str| format!("value_set_entry {{ value_set_id: <probes> {members} }}");
@@ -395,7 +395,11 @@ fn value_sets_groups_clones_and_digests_are_written_and_read() {
         "at most 4 members",
     );
     bench.refuses(Type::Insert, &set(""), Code::InvalidArgument, "only be modified");
+}
 
+#[test]
+fn multicast_groups_and_clone_sessions_are_written_and_read() {
+    let mut bench = Bench::new();
     let engine = |rest: &str| format!("packet_replication_engine_entry {{ {rest} }}");
     let group = |rest: &str| engine(&format!("multicast_group_entry {{ multicast_group_id: 7 {rest} }}"));
     let clone = |rest: &str| engine(&format!("clone_session_entry {{ session_id: 5 {rest} }}"));
@@ -437,7 +441,11 @@ fn value_sets_groups_clones_and_digests_are_written_and_read() {
     }
     bench.refuses(Type::Insert, &clone("class_of_service: 1"), Code::Unimplemented, "class");
     bench.refuses(Type::Insert, &engine("multicast_group_entry { }"), Code::InvalidArgument, "1 to 65535");
+}
 
+#[test]
+fn digest_entries_are_written_and_read() {
+    let mut bench = Bench::new();
     let digest = "digest_entry { digest_id: <learned_t> config { max_timeout_ns: 5 max_list_size: 2 ack_timeout_ns: 9 } }";
     bench.refuses(Type::Modify, digest, Code::NotFound, "not configured");
     bench.insert(digest);

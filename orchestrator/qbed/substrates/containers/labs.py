@@ -193,11 +193,11 @@ def ended_container(record: Record) -> str | None:
     try:
         engine = Engine()
         found = engine.containers(record.name)
-        gone = [container for container in found if container.state != "running"]
+        stopped = [container for container in found if container.state != "running"]
         missing = sorted({*record.nodes, *record.beside} - {container.node for container in found})
         if missing:
             return f"the container of {missing[0]} has gone"
-        return _describe_ended(engine, gone[0], record.path) if gone else None
+        return _describe_ended(engine, stopped[0], record.path) if stopped else None
     except QbedError as error:
         return str(error)
 
