@@ -79,12 +79,37 @@ control FlowRegister(in headers hdr, in metadata meta, in bool reversed, in bit<
 @name(".rpm_closing") register<bit<1>>(REGISTERS + PORTS) closing_of;
 @name(".cleared") register<bit<32>>(PORTS) cleared_of;
 
+/* By the deciding port: pending decisions, the sum of their waiting times (ns), and the time of that sum (us) */
+@name(".pending") register<bit<32>>(PORTS) port_pending_of;
+@name(".pending_time") register<bit<64>>(PORTS) pending_time_of;
+@name(".rpm_pending_changed") register<bit<48>>(PORTS) changed_of;
+
 /* packets in the queue of the port, where the law decides at ingress, which knows of no queue */
 @name(".waiting") register<bit<32>>(PORTS) waiting_of;
 
-/* Nothing will carry what is pending in the register. */
-control Clear(in bit<32> position)
+/* The number of pending decisions of a port changes: to the sum goes the integral of the number before. */
+control CountPending(in bit<9> port, in bit<48> now, in bit<32> added, in bit<32> removed)
 {
+    apply {
+        bit<32> index = (bit<32>)port;
+        bit<32> pending;
+        bit<64> sum;
+        bit<48> changed;
+
+        port_pending_of.read(pending, index);
+        pending_time_of.read(sum, index);
+        changed_of.read(changed, index);
+        pending_time_of.write(index, sum + (bit<64>)pending * (bit<64>)(now - changed) * 1000);
+        port_pending_of.write(index, pending + added - removed);
+        changed_of.write(index, now);
+    }
+}
+
+/* Nothing will carry what is pending in the register. */
+control Clear(in bit<32> position, in bit<48> now)
+{
+    CountPending() count_pending;
+
     apply {
         bit<32> pending;
         bit<32> cleared;
@@ -96,12 +121,13 @@ control Clear(in bit<32> position)
         pending_port_of.read(port, position);
         cleared_of.read(cleared, (bit<32>)port);
         cleared_of.write((bit<32>)port, cleared + pending);
+        count_pending.apply(port, now, 0, pending);
         pending_of.write(position, 0);
     }
 }
 
 /* The connection is gone, or another one of these ports begins. */
-control End(in bit<32> position, in bit<32> signature)
+control End(in bit<32> position, in bit<32> signature, in bit<48> now)
 {
     Clear() clear;
 
@@ -111,7 +137,7 @@ control End(in bit<32> position, in bit<32> signature)
         holder_of.read(holder, position);
         if (holder != signature)
             return;
-        clear.apply(position);
+        clear.apply(position, now);
         holder_of.write(position, NO_HOLDER);
         closing_of.write(position, 0);
     }
@@ -122,6 +148,7 @@ control Acknowledge(inout headers hdr, in metadata meta, in bit<48> now, in bit<
                     in bit<32> signature)
 {
     Clear() clear;
+    CountPending() count_pending;
     SetEce() set_ece;
 
     /* by the deciding port */
@@ -146,7 +173,7 @@ control Acknowledge(inout headers hdr, in metadata meta, in bit<48> now, in bit<
         /* what is pending is of an earlier holder or, at a SYN-ACK, of an earlier connection */
         if (holder != signature || (hdr.tcp.syn == 1 && signature != ANY_FLOW)) {
             closing_of.write(position, 0);
-            clear.apply(position);
+            clear.apply(position, now);
         }
         reverse_time_of.write(position, now);
         pending_of.read(pending, position);
@@ -154,6 +181,7 @@ control Acknowledge(inout headers hdr, in metadata meta, in bit<48> now, in bit<
             return;		/* in a SYN-ACK, ECE means something else (RFC 3168, 6.1.1) */
         pending_port_of.read(port, position);
         pending_of.write(position, pending - 1);
+        count_pending.apply(port, now, 0, 1);
         if (hdr.tcp.ece == 1) {
             ece_already_set.count((bit<32>)port);
         } else {
@@ -176,6 +204,7 @@ control Signal(inout headers hdr, in metadata meta, in bit<9> egress_port, in bi
 {
     ReadEcn() read_ecn;
     SetCe() set_ce;
+    CountPending() count_pending;
     FlowRegister() flow_register;
 
     apply {
@@ -227,6 +256,7 @@ control Signal(inout headers hdr, in metadata meta, in bit<9> egress_port, in bi
         } else {
             pending_of.write(position, pending + 1);
             pending_port_of.write(position, egress_port);
+            count_pending.apply(egress_port, now, 1, 0);
         }
     }
 }
@@ -305,9 +335,9 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
             flow_register.apply(hdr, meta, false, port, flow_index, flow_signature);
             answered_register.apply(hdr, meta, true, port, answered, signature);
             if (of_flows && (hdr.tcp.syn == 1 || hdr.tcp.rst == 1))
-                end_flow.apply(flow_index, flow_signature);
+                end_flow.apply(flow_index, flow_signature, now);
             if (of_flows && hdr.tcp.rst == 1)
-                end_answered.apply(answered, signature);
+                end_answered.apply(answered, signature, now);
             if (hdr.tcp.ack == 1 && hdr.tcp.rst == 0)
                 acknowledge.apply(hdr, meta, now, answered, signature);
             /* last: this very acknowledgement shall not take what the flow leaves */
