@@ -125,6 +125,7 @@ const bit<8> SIGNAL_SUM = 1;
 const bit<8> SIGNAL_SUM_SQU = 2;
 const bit<8> SIGNAL_MAX = 3;
 const bit<8> SIGNAL_IND = 4;
+const bit<8> SIGNAL_VECTOR = 5;
 
 const bit<8> SIGNAL_PACKETS = 0;
 const bit<8> SIGNAL_IN_BYTES = 1;

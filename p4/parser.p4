@@ -145,7 +145,7 @@ parser SwitchParser(packet_in packet, out headers hdr, inout metadata meta,
         meta.form = FORM_MALFORMED;
         /* one condition: ranges over four fields would be 76 cases */
         transition select(hdr.signal.type >= SIGNAL_DATA && hdr.signal.type <= SIGNAL_FEEDBACK &&
-                          hdr.signal.kind <= SIGNAL_IND && hdr.signal.unit <= SIGNAL_NS &&
+                          hdr.signal.kind <= SIGNAL_VECTOR && hdr.signal.unit <= SIGNAL_NS &&
                           (hdr.signal.kind == SIGNAL_NONE ||
                            (hdr.signal.bits >= 1 && hdr.signal.bits <= 32))) {
             true: well_formed;

@@ -26,6 +26,7 @@ control UpdateUdpChecksum(inout headers hdr, in bit<64> change)
 
 /*
  * One more queue: `part` is its length, of IND whether it is above the threshold.
+ * VECTOR has each queue's, the last one in the lowest bits.
  * The checksum is changed by one hash over what was there and what is there: p4c
  * would write out a sum that is folded step by step again and again.
  */
@@ -35,6 +36,8 @@ control Fold(inout headers hdr, in bit<64> part)
         bit<64> high = hdr.signal.signal_high;
         bit<64> low = hdr.signal.signal_low;
         bit<64> more = part;
+        bit<64> largest;
+        bit<128> vector;
         bit<16> check = ~hdr.udp.checksum;
         bit<16> old_hops = ~(hdr.signal.hops ++ hdr.signal.echo_hops);
         bit<64> old_high = ~hdr.signal.signal_high;
@@ -52,6 +55,13 @@ control Fold(inout headers hdr, in bit<64> part)
                 }
                 hdr.signal.signal_high = high;
             }
+        } else if (hdr.signal.kind == SIGNAL_VECTOR) {
+            largest = (64w1 << hdr.signal.bits) - 1;
+            if (more > largest)
+                more = largest;
+            vector = ((high ++ low) << hdr.signal.bits) | (bit<128>)more;
+            low = vector[63:0];
+            hdr.signal.signal_high = vector[127:64];
         } else if (high == 0 && more > low) {
             low = more;
         }

@@ -137,6 +137,7 @@ FOLDS: dict[int, Callable[[int, int], int]] = {
     wire.SUM_SQU: lambda signal, part: min(signal + part**2, 2**128 - 1),
     wire.MAX: max,
     wire.IND: max,
+    wire.VECTOR: lambda signal, part: (signal * 2**32 + min(part, 2**32 - 1)) % 2**128,
 }
 
 
@@ -175,6 +176,7 @@ def stamp_folds() -> Iterator[str]:
         (wire.SUM, 2**32 - 1, 2**128 - 2, 4), (wire.SUM, 1, 2**128 - 2, 4), (wire.SUM_SQU, 2**32 - 1, 0, 0),
         (wire.SUM_SQU, 2**32 - 1, 15 * (2**32 - 1) ** 2, 15), (wire.SUM_SQU, 1, 2**128 - 1, 255),
         (wire.MAX, 1500, 7, 254), (wire.MAX, 7, 1500, 255), (wire.MAX, 0, 2**128 - 1, 1),
+        (wire.VECTOR, 1500, 7, 2), (wire.VECTOR, 0, 2**96 + 5, 3), (wire.VECTOR, 2**32 - 1, 2**128 - 3, 254),
     ]  # fmt: skip
     payload = b"odd"
     for at, (kind, part, signal, hops) in enumerate(cases):
@@ -234,7 +236,7 @@ def stamp() -> Iterator[str]:
         "a queueing time without a rate": wire.DATA_FIELDS | {"unit": wire.NS},
         "another version": wire.DATA_FIELDS | {"version": 2},
         "a type without a meaning": wire.DATA_FIELDS | {"type": 4},
-        "a kind without a meaning": wire.DATA_FIELDS | {"kind": 5},
+        "a kind without a meaning": wire.DATA_FIELDS | {"kind": 6},
         "a unit without a meaning": wire.DATA_FIELDS | {"unit": 3},
         "no bits": wire.DATA_FIELDS | {"bits": 0},
         "33 bits": wire.DATA_FIELDS | {"bits": 33},

@@ -32,6 +32,7 @@ class Kind(IntEnum):
     SUM_SQU = 2
     MAX = 3
     IND = 4
+    VECTOR = 5
 
 
 class Unit(IntEnum):

@@ -98,6 +98,7 @@ duration: 40 ms
         ("ind", "100 packets", "ipv4"),
         ("sum, forward: on", "64 packets", "both"),
         ("max", "100 packets, exponent: 2", "ipv4"),
+        ("vector", "100 packets", "ipv6"),
         ("sum, unit: bytes", "150 KB, exponent: 2, fine_at_full: on, middle: on", "ipv6"),
     ],
 )

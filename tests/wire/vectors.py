@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 DATA, ACK, FEEDBACK = 1, 2, 3
-NONE, SUM, SUM_SQU, MAX, IND = range(5)
+NONE, SUM, SUM_SQU, MAX, IND, VECTOR = range(6)
 PACKETS, BYTES, NS = range(3)
 PORT, SENDER = 6190, 40000
 SIZES = {
@@ -91,7 +91,7 @@ def packets() -> list[dict[str, Any]]:
         vector("feedback, IPv6", 6, FEEDBACK_FIELDS, ports=back),
         vector("every bit set that may be", 6, {
             **{name: 256**size - 1 for name, size in SIZES.items()},
-            **{"version": 1, "type": ACK, "kind": IND, "unit": NS, "bits": 32, "reserved": 0},
+            **{"version": 1, "type": ACK, "kind": VECTOR, "unit": NS, "bits": 32, "reserved": 0},
         }),
         vector("no signal is asked for", 4, {"version": 1, "type": DATA}),
         vector("version 2, longer", 4, DATA_FIELDS | {"version": 2}, bytes(12), "unknown version"),
@@ -100,7 +100,7 @@ def packets() -> list[dict[str, Any]]:
         vector("a byte is missing", 4, DATA_FIELDS, b"", "too short", keep=87),
         vector("an empty datagram", 6, {}, b"", "too short", keep=0),
         vector("a type without a meaning", 4, DATA_FIELDS | {"type": 4}, b"", "malformed"),
-        vector("a kind without a meaning", 4, DATA_FIELDS | {"kind": 5}, b"", "malformed"),
+        vector("a kind without a meaning", 4, DATA_FIELDS | {"kind": 6}, b"", "malformed"),
         vector("a unit without a meaning", 4, DATA_FIELDS | {"unit": 3}, b"", "malformed"),
         vector("a unit without a meaning, and no kind", 4, {"version": 1, "type": DATA, "unit": 3}, b"", "malformed"),
         vector("no bits", 4, DATA_FIELDS | {"bits": 0}, b"", "malformed"),
@@ -109,7 +109,7 @@ def packets() -> list[dict[str, Any]]:
 
 
 def path(name: str, family: int, kind: int, parts: list[int], before: int = 0, hops: int = 0,
-        checksum: bool = True) -> dict[str, Any]:  # fmt: skip
+        checksum: bool = True, bits: int = 32) -> dict[str, Any]:  # fmt: skip
     """A packet before and after a series of queues of the lengths `parts`."""
     maximum = 2**128 - 1
     signal = before
@@ -120,8 +120,9 @@ def path(name: str, family: int, kind: int, parts: list[int], before: int = 0, h
             SUM_SQU: min(maximum, signal + part * part),
             MAX: max(signal, part),
             IND: max(signal, part),
+            VECTOR: (signal * 2**bits + min(part, 2**bits - 1)) % 2**128,
         }[kind]
-    start = DATA_FIELDS | {"kind": kind, "bits": 32, "hops": hops, "signal": before}
+    start = DATA_FIELDS | {"kind": kind, "bits": bits, "hops": hops, "signal": before}
     end = start | {"signal": signal, "hops": min(255, hops + len(parts) * (kind != NONE))}
     return {
         "name": name,
@@ -138,6 +139,10 @@ def paths() -> list[dict[str, Any]]:
         path("SUM", 4, SUM, [0, 1, 1500, full]),
         path("MAX", 6, MAX, [0, 1500, 7]),
         path("IND", 4, IND, [0, 1, 0]),
+        path("VECTOR, 8 bits a queue", 4, VECTOR, [7, 0, 255, 256, 1], bits=8),
+        path("VECTOR, 32 bits a queue: the last four", 6, VECTOR, [1, 2, 3, full, full + 1, 5]),
+        path("VECTOR, 7 bits a queue", 6, VECTOR, [*range(100, 120)], bits=7),
+        path("VECTOR, 1 bit a queue", 4, VECTOR, [0, 1, 2] * 50, bits=1, hops=200),
         path("nothing is asked for", 4, NONE, [5, 6]),
         path("squares of 16 full queues, in bytes: 68 bits", 4, SUM_SQU, [full] * 16),
         path("squares of 16 full queues, in bytes: 68 bits, IPv6", 6, SUM_SQU, [full] * 16),

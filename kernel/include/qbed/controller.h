@@ -18,7 +18,7 @@
 #define _QBED_CONTROLLER_H
 
 #include <qbed/types.h>
-#include <qbed/signal.h>
+#include <qbed/signal_header.h>
 
 /* One acknowledged data packet. */
 struct rate_ack {
@@ -31,6 +31,9 @@ struct rate_ack {
 	bool has_signal;	/* at least one switch added to it */
 	u8 kind;	/* requested signal, enum qsignal_kind; QSIGNAL_NONE: no signal */
 	u8 unit;	/* enum qsignal_unit */
+	u8 bits;	/* of a queue's length in the vector */
+	u8 queues;	/* QSIGNAL_VECTOR: number of lengths in the vector; `signal` is their maximum */
+	struct qsignal_value vector;
 };
 
 /* QCN feedback from a congestion point or from the receiver. */

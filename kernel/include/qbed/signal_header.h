@@ -57,6 +57,38 @@ static inline struct qsignal_value qsignal_square(u64 value)
 	return (struct qsignal_value) { square >> 64, square };
 }
 
+/*
+ * Appends a queue's length to a vector of @bits a queue. The largest value
+ * stands for longer ones.
+ */
+static inline struct qsignal_value qsignal_append(struct qsignal_value vector, u32 bits, u64 length)
+{
+	u64 largest = (1ull << bits) - 1;
+
+	return (struct qsignal_value) {
+		vector.high << bits | vector.low >> (64 - bits),
+		vector.low << bits | (length < largest ? length : largest),
+	};
+}
+
+/* The number of queues whose lengths a vector has: the last ones. */
+static inline u32 qsignal_queues(u32 bits, u32 hops)
+{
+	return hops < 128 / bits ? hops : 128 / bits;
+}
+
+/* The length of the queue that is @index queues before the last one. */
+static inline u64 qsignal_entry(struct qsignal_value vector, u32 bits, u32 index)
+{
+	u32 shift = bits * index;
+
+	if (shift >= 64)
+		vector.low = vector.high >> (shift - 64);
+	else if (shift)
+		vector.low = vector.low >> shift | vector.high << (64 - shift);
+	return vector.low & ((1ull << bits) - 1);
+}
+
 /* Result of validating a received header, whatever its type. */
 enum qsignal_form {
 	QSIGNAL_WELL_FORMED,
@@ -79,7 +111,7 @@ static inline enum qsignal_form qsignal_form(const struct qsignal_header *header
 	if (payload_bytes < QSIGNAL_HEADER_BYTES)
 		return QSIGNAL_TOO_SHORT;
 	if (header->type < QSIGNAL_DATA || header->type > QSIGNAL_FEEDBACK ||
-	    header->kind > QSIGNAL_IND || header->unit > QSIGNAL_NS)
+	    header->kind > QSIGNAL_VECTOR || header->unit > QSIGNAL_NS)
 		return QSIGNAL_MALFORMED;
 	if (header->kind != QSIGNAL_NONE &&
 	    (header->bits < 1 || header->bits > QSIGNAL_MAX_BITS))
@@ -107,6 +139,9 @@ static inline void qsignal_fold(struct qsignal_header *header, u64 value)
 	case QSIGNAL_IND:
 		if (qsignal_less(signal, part))
 			signal = part;
+		break;
+	case QSIGNAL_VECTOR:
+		signal = qsignal_append(signal, header->bits, value);
 		break;
 	default:
 		return;

@@ -303,19 +303,27 @@ void qrate_sender_stop(struct qrate_sender *sender)
 
 /* Receiving */
 
-/* Extracts the signal for the controller. Returns false if no switch added to it. */
-static bool qrate_signal(const struct qrate_sender *sender, const struct qsignal_header *header,
-			 u64 *signal)
+/* Extracts the signal for the controller. */
+static void qrate_signal(const struct qrate_sender *sender, const struct qsignal_header *header,
+			 struct rate_ack *ack)
 {
 	struct qsignal_value value = qsignal_get(sender->params.forward ? header->echo_signal :
 								  header->signal);
+	u8 hops = sender->params.forward ? header->echo_hops : header->hops;
+	u32 i;
 
-	if (sender->params.kind == QSIGNAL_SUM_SQU)
-		*signal = qrate_sqrt(value.high, value.low);
-	else
-		*signal = value.high ? U64_MAX : value.low;
-	return sender->params.kind != QSIGNAL_NONE &&
-	       (sender->params.forward ? header->echo_hops : header->hops);
+	ack->has_signal = sender->params.kind != QSIGNAL_NONE && hops;
+	if (sender->params.kind == QSIGNAL_SUM_SQU) {
+		ack->signal = qrate_sqrt(value.high, value.low);
+	} else if (sender->params.kind != QSIGNAL_VECTOR) {
+		ack->signal = value.high ? U64_MAX : value.low;
+	} else {
+		ack->vector = value;
+		ack->bits = sender->params.bits;
+		ack->queues = qsignal_queues(ack->bits, hops);
+		for (i = 0; i < ack->queues; i++)
+			ack->signal = max(ack->signal, qsignal_entry(value, ack->bits, i));
+	}
 }
 
 static void qrate_controller_ack(struct qrate_sender *sender, const struct qsignal_header *header,
@@ -329,7 +337,7 @@ static void qrate_controller_ack(struct qrate_sender *sender, const struct qsign
 		.unit = sender->params.unit,
 	};
 
-	ack.has_signal = qrate_signal(sender, header, &ack.signal);
+	qrate_signal(sender, header, &ack);
 	if (ack.has_signal)
 		sender->stats.last_signal = ack.signal;
 	if (sender->controller->on_ack)

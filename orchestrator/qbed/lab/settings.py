@@ -205,9 +205,10 @@ class ControllerSettings(Strict):
 
     name: str | None = None
     """The controller: a file of `schemes/SCHEME/host/`."""
-    signal: Literal["rtt", "sum", "sum_squ", "max", "ind"] | None = None
+    signal: Literal["rtt", "sum", "sum_squ", "max", "ind", "vector"] | None = None
     """Signal that its flows request from switches: the sum of the queues on the path, the root of the sum of their
-    squares, the maximum, or whether any of them exceeds its switch's threshold; `rtt` (default): none.
+    squares, the maximum, whether any of them exceeds its switch's threshold, or each one's length (`vector`); `rtt`
+    (default): none.
     """
     unit: Literal["packets", "bytes", "time"] | None = None
     """Unit of occupancy; `packets` by default."""

@@ -231,7 +231,8 @@ class ResolvedLab:
     @cached_property
     def _signal_formats(self) -> set[tuple[str, int]]:
         """Units and numbers of bits in which hosts request occupancy."""
-        return {(spec.unit, spec.bits) for spec in self.controllers.values() if spec.signal not in ("rtt", "ind")}
+        unquantized = ("rtt", "ind", "vector")
+        return {(spec.unit, spec.bits) for spec in self.controllers.values() if spec.signal not in unquantized}
 
     @cached_property
     def scheme_entries(self) -> dict[str, list[Entry]]:

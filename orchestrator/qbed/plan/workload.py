@@ -46,7 +46,7 @@ class Controller(Part):
     """Name of the controller in the kernel module `qrate`."""
     parameters: Hex
     """Content of QRATE_A_PARAMETERS, by the numbers in `schemes/SCHEME/host/NAME.yml`."""
-    signal: Literal["rtt", "sum", "sum_squ", "max", "ind"]
+    signal: Literal["rtt", "sum", "sum_squ", "max", "ind", "vector"]
     """Signal that flows request from switches; `rtt`: none."""
     unit: Literal["packets", "bytes", "time"]
     """Unit of the signal."""

@@ -10,6 +10,10 @@
  *
  * Here F is the mean of the packets' extents of congestion: 0 below q_low, 1
  * above q_high, linear in between. With one bit (QSIGNAL_IND) that is DCTCP.
+ *
+ * With a vector of the queues' lengths (QSIGNAL_VECTOR) each queue has its
+ * extent. The path's is the largest, or, with `any_queue`, the probability
+ * that at least one of the queues marks a packet if each marks with its extent.
  */
 #ifndef _EXTENT_H
 #define _EXTENT_H
@@ -34,7 +38,7 @@ static inline void extent_start(void *state, const void *params, u64 now_ns)
 	};
 }
 
-static inline u64 extent_of(const struct extent_params *params, const struct rate_ack *ack)
+static inline u64 extent_of_queue(const struct extent_params *params, const struct rate_ack *ack)
 {
 	u64 queueing_ns, range_ns = params->q_high_ns - params->q_low_ns;
 
@@ -49,6 +53,21 @@ static inline u64 extent_of(const struct extent_params *params, const struct rat
 	if (queueing_ns >= params->q_high_ns)
 		return RATE_ONE;
 	return (queueing_ns - params->q_low_ns) * RATE_ONE / range_ns;
+}
+
+static inline u64 extent_of(const struct extent_params *params, const struct rate_ack *ack)
+{
+	struct rate_ack one = *ack;
+	u64 unmarked = RATE_ONE;
+	u32 i;
+
+	if (ack->kind != QSIGNAL_VECTOR || !params->any_queue)
+		return extent_of_queue(params, ack);
+	for (i = 0; i < ack->queues; i++) {
+		one.signal = qsignal_entry(ack->vector, ack->bits, i);
+		unmarked = unmarked * (RATE_ONE - extent_of_queue(params, &one)) / RATE_ONE;
+	}
+	return RATE_ONE - unmarked;
 }
 
 static inline void extent_on_ack(void *state, const void *params, const struct rate_ack *ack)

@@ -168,6 +168,10 @@ static inline enum stamp_verdict stamp_part(const struct stamp_params *params,
 	}
 	if (!vars->full[header->unit])
 		return STAMP_NO_RATE;
+	if (header->kind == QSIGNAL_VECTOR) {
+		*part = stamp_length(params, vars, queue, header->unit, packet_bytes);
+		return STAMP_FOLD;
+	}
 	*part = stamp_quantized(params, vars->full[header->unit], header->bits,
 				stamp_length(params, vars, queue, header->unit, packet_bytes));
 	return STAMP_FOLD;

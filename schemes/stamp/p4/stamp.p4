@@ -202,7 +202,9 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
                 no_rate.count(index);
                 return;
             }
-            if (!bins.apply().hit)
+            if (hdr.signal.kind == SIGNAL_VECTOR) {
+                /* the length itself */
+            } else if (!bins.apply().hit)
                 quantize.apply(hdr.signal.bits, full, inverse, port.middle, length);
         }
         fold.apply(hdr, length);

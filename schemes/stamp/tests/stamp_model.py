@@ -65,10 +65,14 @@ class Port:
         if self.at_enqueue:
             time = queue_bytes * 8 * 10**9 // self.rate_bps
         lengths = {Unit.PACKETS: len(counted), Unit.BYTES: queue_bytes, Unit.NS: time}
+        if header.kind == Kind.VECTOR:
+            return lengths[Unit(header.unit)]
         return self.quantized(header.unit, header.bits, lengths[Unit(header.unit)])
 
 
-def folded(kind: int, signal: int, part: int) -> int:
+def folded(kind: int, bits: int, signal: int, part: int) -> int:
+    if kind == Kind.VECTOR:
+        return ((signal << bits) + min(part, (1 << bits) - 1)) % (1 << 128)
     if kind == Kind.SUM:
         return min(signal + part, 2**128 - 1)
     if kind == Kind.SUM_SQU:
@@ -97,7 +101,7 @@ def expected(
         header = entered.header
         part = port.part(entered, waiting, left.time_ns - entered.time_ns)
         if part is not None:
-            signal = folded(header.kind, header.signal, part)
+            signal = folded(header.kind, header.bits, header.signal, part)
             header = header._replace(signal=signal, hops=min(255, header.hops + 1))
         found.append(left._replace(payload=header.pack() + entered.payload[88:]))
     return found

@@ -100,8 +100,40 @@ static void without_a_signal_nothing_changes(void)
 	EXPECT_EQUAL(extent_rate(&state, &defaults), defaults.start_rate_bps);
 }
 
+/* With a vector, each queue has its extent; the path's is the worst, or that of any mark. */
+static void of_a_vector_every_queue_counts(void)
+{
+	static const u64 lengths[] = { 0, 105000, 0, 142500, 255000, 67500 };	/* 0, 1/2, 0, 3/4, 1, 1/4 */
+	struct extent_params params = defaults;
+	struct rate_ack one = { .kind = QSIGNAL_VECTOR, .unit = QSIGNAL_NS, .bits = 20, .has_signal = true };
+	double unmarked = 1, share;
+	u32 i;
+
+	params.queue_rate_bps = GBPS;
+	for (i = 0; i < 6; i++) {
+		one.vector = qsignal_append(one.vector, one.bits, lengths[i]);
+		one.queues = qsignal_queues(one.bits, i + 1);
+		EXPECT_EQUAL(one.queues, i + 1);
+		if (lengths[i] > one.signal)
+			one.signal = lengths[i];
+		share = ((double)lengths[i] - params.q_low_ns) / (params.q_high_ns - params.q_low_ns);
+		unmarked *= 1 - (share < 0 ? 0 : share > 1 ? 1 : share);
+		params.any_queue = true;
+		EXPECT(extent_of(&params, &one) <= (1 - unmarked + 5e-6) * RATE_ONE &&
+		       extent_of(&params, &one) >= (1 - unmarked - 5e-6) * RATE_ONE);
+		params.any_queue = false;
+		EXPECT_EQUAL(extent_of(&params, &one), extent_of_queue(&params, &one));
+	}
+	EXPECT_EQUAL(qsignal_entry(one.vector, 20, 0), 67500);
+	EXPECT_EQUAL(qsignal_entry(one.vector, 20, 2), 142500);
+	EXPECT_EQUAL(qsignal_entry(one.vector, 20, 3), 0);
+	EXPECT_EQUAL(qsignal_entry(one.vector, 20, 4), 105000);
+	EXPECT_EQUAL(qsignal_queues(20, 7), 6);
+}
+
 int main(void)
 {
+	of_a_vector_every_queue_counts();
 	with_one_bit_it_is_dctcp();
 	between_the_thresholds_the_extent_is_linear();
 	equal_thresholds_are_a_step();

@@ -50,7 +50,7 @@ def bench(tc_plugins: None, tmp_path: Path, running_lab: Callable[[str], Any]) -
 
 def requests(bits: tuple[int, ...]) -> Iterator[Header]:
     """Yield headers that request every kind in every unit and in every number of bits, repeatedly."""
-    kinds = (Kind.SUM, Kind.SUM_SQU, Kind.MAX, Kind.IND)
+    kinds = (Kind.SUM, Kind.SUM_SQU, Kind.MAX, Kind.IND, Kind.VECTOR)
     for number, (width, unit, kind) in enumerate(itertools.cycle(itertools.product(bits, Unit, kinds))):
         yield Header(kind=kind, unit=unit, bits=width, sequence=number, flow=7, time=number)
 

@@ -29,6 +29,7 @@ pub enum Signal {
     SumSqu = 2,
     Max = 3,
     Ind = 4,
+    Vector = 5,
 }
 
 /// Unit of queue occupancy: `enum qsignal_unit`.

@@ -28,6 +28,7 @@ enum qsignal_kind {
 	QSIGNAL_SUM_SQU = 2,	/* sum of squares: the host takes the square root */
 	QSIGNAL_MAX = 3,
 	QSIGNAL_IND = 4,	/* 1 if any queue exceeded its threshold */
+	QSIGNAL_VECTOR = 5,	/* each queue's length, the last one in the lowest bits */
 };
 
 enum qsignal_unit {
