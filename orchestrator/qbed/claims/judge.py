@@ -143,7 +143,7 @@ def _verdict(sample: _Sample, seeds: list[int], adjusted_confidence: float, unde
             measured=measured,
         )
     estimates, decided = _estimate(sample, seeds, adjusted_confidence)
-    measured |= {_label(estimate): estimate.point_estimate for estimate in estimates if estimate.name != SHARE}
+    measured |= {estimate.label: estimate.point_estimate for estimate in estimates if estimate.name != SHARE}
     counted = min((estimate.seeds for estimate in estimates), default=0)
     common: Row = {"estimates": estimates, "measured": measured, "seeds": counted, "sample_holds": holds}
     if undecidable is not None:
@@ -266,10 +266,10 @@ def _reason(claim: Claim, estimates: list[Estimate], seeds: list[int]) -> str:
     first = first or next(estimate for estimate in bounded if estimate.outcome == "undecided")
     if claim.random and len(seeds) == 1:
         average = "no value" if first.point_estimate is None else f"{first.point_estimate:.4g}"
-        return f"one seed decides nothing random: {_label(first)} {average}, expected {first.bound}"
+        return f"one seed decides nothing random: {first.label} {average}, expected {first.bound}"
     if first.seeds < len(seeds) and first.name != SHARE:
         lost = next(seed for seed in seeds if str(seed) not in first.values)
-        return f"{_label(first)} has no value for seed {lost}"
+        return f"{first.label} has no value for seed {lost}"
     if first.name == SHARE:
         return f"it holds for {sum(first.values.values()):g} of {first.seeds} seeds"
     if first.low is None or first.high is None:
@@ -277,12 +277,7 @@ def _reason(claim: Claim, estimates: list[Estimate], seeds: list[int]) -> str:
         return (
             f"{first.seeds} equal values: expected {MIN_EQUAL} seeds" if equal else f"{first.seeds} seeds are too few"
         )
-    return f"{_label(first)} is {first.low:.4g} to {first.high:.4g} at 95 %, expected {first.bound}"
-
-
-def _label(estimate: Estimate) -> str:
-    group = ", ".join(f"{name} {value}" for name, value in estimate.group.items())
-    return f"{estimate.name} ({group})" if group else estimate.name
+    return f"{first.label} is {first.low:.4g} to {first.high:.4g} at 95 %, expected {first.bound}"
 
 
 def _finite(value: float) -> float | None:

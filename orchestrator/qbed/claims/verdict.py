@@ -41,6 +41,12 @@ class Estimate(BaseModel):
     outcome: Outcome | None = None
     """None without a bound."""
 
+    @property
+    def label(self) -> str:
+        """The measure's name with the values of its group."""
+        group = ", ".join(f"{name} {value}" for name, value in self.group.items())
+        return f"{self.name} ({group})" if group else self.name
+
 
 class Verdict(BaseModel):
     """The outcome of a claim. `verdict`: `holds`, `refuted`, `undecided` (with a `reason`) or `not judged`."""

@@ -55,7 +55,7 @@ def describe_verdict(verdict: Verdict) -> str:
     if verdict.reason is not None:
         return verdict.reason
     spread = {
-        estimate.name: f" ({number(estimate.low)} to {number(estimate.high)})"
+        estimate.label: f" ({number(estimate.low)} to {number(estimate.high)})"
         for estimate in verdict.estimates
         if estimate.low is not None
     }

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from campaigns import CAMPAIGN, Bench, hashes, sent, write_lab
 
-from qbed.claims.verdict import Verdict
-from qbed.report.ci import Ended, write_junit, write_summary
+from qbed.claims.verdict import Estimate, Verdict
+from qbed.report.ci import Ended, describe_verdict, write_junit, write_summary
 
 
 @pytest.fixture
@@ -130,3 +130,15 @@ def test_the_summary_has_caveats(bench: Bench) -> None:
     verdicts = [Verdict.model_validate(fields | {"name": name, "caveats": ["a *mean*"]}) for name in ("one", "two")]
     write_summary(bench.folder / "out.md", [Ended("it", bench.folder / "a", {"complete": 2}, 1.0, verdicts)])
     assert "- Caution: a \\*mean\\*: one, two\n" in (bench.folder / "out.md").read_text()
+
+
+def test_a_verdict_is_described_by_the_interval_of_each_group() -> None:
+    estimates = [
+        Estimate(name="gain", group={"tcp": tcp}, seeds=5, point_estimate=middle, low=middle - 1, high=middle + 1)
+        for tcp, middle in (("cubic", 4), ("dctcp", 8))
+    ]
+    verdict = Verdict(
+        name="a", paper="", source="", sql="", expect="holds", why=None, verdict="holds", estimates=estimates,
+        measured={"gain (tcp cubic)": 4.0, "gain (tcp dctcp)": 8.0},
+    )  # fmt: skip
+    assert describe_verdict(verdict) == "gain (tcp cubic) 4 (3 to 5), gain (tcp dctcp) 8 (7 to 9)"
