@@ -120,7 +120,7 @@ BAD_RATE = [
     ("rate: 1 Gbit/s", "rate: 1", "lab.yml:8:57: hosts.default.controller.rate: expected a rate such as `10 Gbit/s`, got `1`"),
     ("rate: 1 Gbit/s", "rate: 1 Tbit/s", "lab.yml:8:57: hosts.default.controller.rate: expected at most `400 Gbit/s`, got `1 Tbit/s`"),
     ("rate: 1 Gbit/s", "bits: 33", "lab.yml:8:57: hosts.default.controller.bits: expected at most 32, got `33`"),
-    ("rate: 1 Gbit/s", "signal: summ", "lab.yml:8:59: hosts.default.controller.signal: expected `rtt`, `sum`, `sum_squ`, `max` or `ind`, got `summ`"),
+    ("rate: 1 Gbit/s", "signal: summ", "lab.yml:8:59: hosts.default.controller.signal: expected `rtt`, `sum`, `sum_squ`, `max`, `ind` or `vector`, got `summ`"),
     ("rate: 1 Gbit/s", "unit: ns", "lab.yml:8:57: hosts.default.controller.unit: expected `packets`, `bytes` or `time`, got `ns`"),
     ("reflect: 2.5 %", "reflect: 2", "lab.yml:8:77: hosts.default.reflect: expected a fraction from 0 to 1 or a percentage such as `1 %`, got `2`"),
     ("transport: rate", "transport: rat", "lab.yml:10:53: workload[0].flow.transport: expected `tcp` or `rate`, got `rat`"),
