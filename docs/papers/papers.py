@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,19 +29,20 @@ class Run(Part):
     campaign: str
     """The lab's folder or the campaign file, from the repository's root."""
     profile: str
+    seeds: str = ""
+    """Seeds instead of the profile's, such as `1..3`."""
     set: dict[str, str] = {}
     """Fields of the lab that differ from the profile's, such as a shorter duration."""
 
     @property
     def arguments(self) -> list[str]:
         """The arguments of `qbed run`."""
-        options = [f"--set={name}={value}" for name, value in self.set.items()]
-        return [self.campaign, "--profile", self.profile, *options]
+        seeds = ["--seeds", self.seeds] if self.seeds else []
+        return [self.campaign, "--profile", self.profile, *seeds, *(f"--set={n}={v}" for n, v in self.set.items())]
 
     @property
     def command(self) -> str:
-        options = [f"--set {name}='{value}'" for name, value in self.set.items()]
-        return " ".join(["qbed run", self.campaign, "--profile", self.profile, *options])
+        return shlex.join(["qbed", "run", *self.arguments])
 
     @property
     def file(self) -> Path:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from qbed.base.errors import QbedError
 from qbed.base.files import move
 from qbed.base.json_files import read_json, temporary_path
 from qbed.claims.verdict import NOT_JUDGED, Verdict, read_verdicts
@@ -62,7 +63,7 @@ def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Recor
         .partition(": ")[2]
         .strip(),
         date=meta["provenance"]["run_at"].partition(" ")[0],
-        cells=identity["cells"],
+        cells=len(meta["cell_wall_s"]),
         claims=[recorded(verdict) for verdict in read_verdicts(folder) if verdict.verdict != NOT_JUDGED],
         figures=titles,
     )
@@ -89,30 +90,34 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         print(f"papers: {error}", file=sys.stderr)
         return 2
-    failed = 0
+    failed = False
     for name, key in pairs:
-        paper = papers[name]
-        run, folder = paper.runs[key], options.runs / f"{name}-{key}"
-        if not options.finished:
-            print(f"papers: {name}.{key}: {run.command}", flush=True)
-            command = [sys.executable, "-m", "qbed", "run", *run.arguments, "--no-images", "--out", str(folder)]
-            # A verdict other than the expected one is recorded like any other.
-            failed |= subprocess.run([*command, "--fail-on", "errors"], cwd=ROOT, check=False).returncode != 0
-        if not (folder / "claims.json").exists():
-            print(f"papers: {name}.{key}: not finished", flush=True)
-            continue
-        figures = [
-            figure.partition(".")[2]
-            for item in paper.items
-            for figure in item.figures
-            if figure.partition(".")[0] == key
-        ]
-        RESULTS.mkdir(exist_ok=True)
-        path = record_path(name, key)
-        beside = temporary_path(path)
-        beside.write_text(record(folder, run, figures, f"{name}-{key}").model_dump_json(indent=1) + "\n")
-        move(beside, path)
-    return failed
+        try:
+            failed |= not record_one(name, papers[name], key, options.runs / f"{name}-{key}", options.finished)
+        except (QbedError, ValueError) as error:
+            print(f"papers: {name}.{key}: {error}", file=sys.stderr)
+            failed = True
+    return int(failed)
+
+
+def record_one(name: str, paper: Paper, key: str, folder: Path, finished: bool) -> bool:
+    """Run and record one run of a paper. `finished`: only record it. Return whether all its cells are complete."""
+    run, complete = paper.runs[key], True
+    if not finished:
+        print(f"papers: {name}.{key}: {run.command}", flush=True)
+        command = [sys.executable, "-m", "qbed", "run", *run.arguments, "--no-images", "--out", str(folder)]
+        # A verdict other than the expected one is recorded like any other.
+        complete = subprocess.run([*command, "--fail-on", "errors"], cwd=ROOT, check=False).returncode == 0
+    if not (folder / "claims.json").exists():
+        print(f"papers: {name}.{key}: not finished", flush=True)
+        return complete
+    figures = [figure.split(".")[1] for item in paper.items for figure in item.figures if figure.split(".")[0] == key]
+    RESULTS.mkdir(exist_ok=True)
+    path = record_path(name, key)
+    beside = temporary_path(path)
+    beside.write_text(record(folder, run, figures, f"{name}-{key}").model_dump_json(indent=1) + "\n")
+    move(beside, path)
+    return complete
 
 
 if __name__ == "__main__":

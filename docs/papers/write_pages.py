@@ -123,7 +123,7 @@ def _item(name: str, paper: Paper, item: Item, records: Mapping[str, Record]) ->
     for reference in item.figures:
         run, _, figure = reference.partition(".")
         if run in records:
-            yield f"![{records[run].figures[figure]}](pictures/{name}-{run}-{figure}.png)"
+            yield wrapped(f"![{records[run].figures[figure]}](pictures/{name}-{run}-{figure}.png)")
 
 
 def _runs(paper: Paper, records: Mapping[str, Record]) -> Iterator[str]:
@@ -168,7 +168,8 @@ def _sensitivities(papers: Mapping[str, Paper], records: Mapping[str, Mapping[st
             if run not in records[name]:
                 yield f"{start} | {EMPTY} | not run | `{claim}` |"
                 continue
-            for measure in records[name][run].claim(claim).measures:
+            measures = [measure for measure in records[name][run].claim(claim).measures if measure.bound]
+            for measure in measures:
                 yield f"{start} | {cell(group(measure))} | {cell(measure.name)} {interval(measure)} | `{claim}` |"
 
 
@@ -193,7 +194,10 @@ def index(papers: Mapping[str, Paper], records: Mapping[str, Mapping[str, Record
                 ),
                 "\n".join(rows),
                 "## Sensitivities",
-                wrapped("Each parameter is varied alone. Ours is the average over seeds with its 95 % interval."),
+                wrapped(
+                    "Each parameter is varied alone. Ours are the measures with a bound: the average over seeds with "
+                    "its 95 % interval."
+                ),
                 "\n".join(
                     [
                         "| scheme | parameter | the paper | value | ours | claim |",
