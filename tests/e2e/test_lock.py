@@ -65,7 +65,7 @@ def test_a_change_of_behaviour_is_found_and_described(folder: Path) -> None:
     assert "cell (buffer=32 KB, seed=1) differs from campaign.lock" in " ".join(output.split())
     assert output.count("differs from campaign.lock") == 2
     found = qbed(folder, "diff", "before", "after", status=1)
-    assert "cell buffer=32 KB, seed=1\n" in found and "2 cells in both, 2 of them" in found
+    assert "cell buffer=32 KB, seed=1\n" in found and "2 cells in both, 2 with different traces" in found
     assert "queue_events at " in found and " / " in found and "> 10.0.0." in found and "protocol 6 seq" in found
     assert "kernel" not in output, "the lock has the current kernel"
     assert json.loads((folder / "campaign.lock").read_text()) == lock

@@ -519,7 +519,7 @@ def malformed(rounds: int) -> None:
         {"size": 0},
         {"bits": 33},
         {"bits": 0},
-        {"signal": 5},
+        {"signal": 6},
         {"unit": 3},
         {"payload": 0},
         {"payload": 1385},
