@@ -31,7 +31,8 @@ SHOWN = {
     ),
     "abq": (
         "abq limit 60kb threshold 20p x peak answer both coalesce on pause 20us mtu 1000",
-        "limit 60Kb threshold 20p hold_limit 1000 x peak release all release_count 10 answer both coalesce on last short pause 20us",
+        "limit 60Kb threshold 20p hold_limit 1000 x peak release all release_count 10 answer both coalesce on "
+        "last short pause 20us",
         "holds 0 releases 0 released 0 released_with_ece 0 corrected 0 overflow 0 held_packet_ns 0 entries_us 0",
     ),
     "stamp": (
