@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from qbed.base.errors import QbedError
-from qbed.base.files import move
-from qbed.base.json_files import read_json, temporary_path
+from qbed.base.json_files import read_json
 from qbed.claims.verdict import NOT_JUDGED, Verdict, read_verdicts
-from qbed.report.images import draw_images
+from qbed.report.images import draw_images, write
 from qbed.report.page import draw
 from qbed.report.style import SCREEN
+from qbed.substrates.virtual.checks import processor_model
 
 from papers import FOLDER, RESULTS, ROOT, Measure, Paper, Record, RecordedClaim, Run, load_papers, record_path
 
@@ -59,9 +59,7 @@ def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Recor
             ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout.strip(),
         kernel=identity["toolchain"]["kernel_version"],
-        cpu=next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line)
-        .partition(": ")[2]
-        .strip(),
+        cpu=processor_model(),
         date=meta["provenance"]["run_at"].partition(" ")[0],
         cells=len(meta["cell_wall_s"]),
         claims=[recorded(verdict) for verdict in read_verdicts(folder) if verdict.verdict != NOT_JUDGED],
@@ -113,10 +111,8 @@ def record_one(name: str, paper: Paper, key: str, folder: Path, finished: bool) 
         return complete
     figures = [figure.split(".")[1] for item in paper.items for figure in item.figures if figure.split(".")[0] == key]
     RESULTS.mkdir(exist_ok=True)
-    path = record_path(name, key)
-    beside = temporary_path(path)
-    beside.write_text(record(folder, run, figures, f"{name}-{key}").model_dump_json(indent=1) + "\n")
-    move(beside, path)
+    text = record(folder, run, figures, f"{name}-{key}").model_dump_json(indent=1) + "\n"
+    write(record_path(name, key), text.encode())
     return complete
 
 

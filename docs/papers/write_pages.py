@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from textwrap import fill
 
-from qbed.base.files import move
-from qbed.base.json_files import temporary_path
+from qbed.report.ci import number
+from qbed.report.images import write
 
 from papers import FOLDER, Item, Measure, Paper, Record, RecordedClaim, load_papers, load_records
 
@@ -24,10 +24,6 @@ def wrapped(text: str) -> str:
 
 def cell(text: object) -> str:
     return str(text).replace("|", "\\|").replace("\n", " ")
-
-
-def number(value: float) -> str:
-    return f"{value:.4g}"
 
 
 def interval(measure: Measure) -> str:
@@ -221,7 +217,5 @@ def pages() -> dict[str, str]:
 
 if __name__ == "__main__":
     for name, text in pages().items():
-        beside = temporary_path(FOLDER / name)
-        beside.write_text(text)
-        move(beside, FOLDER / name)
+        write(FOLDER / name, text.encode())
     sys.exit()

@@ -56,9 +56,14 @@ def _toolchain() -> Iterator[Finding]:
         yield Finding("sources", "optional", text, "make setup")
 
 
-def _processor() -> Iterator[Finding]:
+def processor_model() -> str:
+    """The processor's name; `unknown` where the kernel gives none."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _processor() -> Iterator[Finding]:
+    model = processor_model()
     size = xstate_bytes()
     registers = "no XSTATE: 512 bytes of registers" if size is None else f"{size} bytes of registers (XSTATE)"
     yield Finding("processor", "good", f"{model}, {registers}")
