@@ -297,6 +297,8 @@ def _controller(group: str, controller: Controller, spec: ControllerSpec) -> Ite
     if asked != "rtt":
         asked += f" of {spec.unit} in {spec.bits} {'bit' if spec.bits == 1 else 'bits'}"
         asked += ", forward" if spec.forward else ""
+    if spec.compact is not None:
+        asked += f", header of {spec.header_bytes} bytes"
     yield Key(group, "controller"), Effective(f"{spec.name} by {asked}")
     values, lengths = controller.values(spec.options), controller.lengths
     drain = _drain(lengths, values, 1, 1, 1) if lengths.rate else None
