@@ -77,7 +77,6 @@ REFUSED = [
     ("signal: max", "signal: sum_squ", "a compact header cannot carry the signal `sum_squ`; expected `header: full`, or `sum`, `max` or `ind`"),
     ("bits: 4", "unit: time, bits: 4", "a compact header carries a share of a buffer, whose time depends on the port; expected `header: full`, or packets"),
     ("name: timely, signal: max, bits: 4", "name: reaction_point", "a compact header has no feedback, which the controller `reaction_point` needs; expected `header: full`"),
-    ("scheme: stamp", "kind: bmv2, scheme: stamp", "the P4 program of `s1` does not read compact headers; expected `header: full`, or `kind: linux`"),
     ("200 packets}", "200 packets}, s2: {buffer: 100 packets}", "a compact header carries a share of a buffer, so all buffers have to be equal, but they have 100 and 200 packets; expected `header: full`"),
     ("scheme: stamp", "scheme: stamp, exponent: 2", "with compact headers, `exponent` of `stamp` has to keep its default; expected `header: full`"),
     ("scheme: stamp", "scheme: stamp, middle: on", "with compact headers, `middle` of `stamp` has to keep its default; expected `header: full`"),
@@ -90,9 +89,9 @@ def test_what_a_compact_header_cannot_carry_is_refused(old: str, new: str, text:
     assert re.fullmatch(rf"lab.yml:\d+:\d+: hosts.default.controller.header: {re.escape(text)}", message)
 
 
-def test_round_trip_times_need_nothing_of_a_switch() -> None:
-    rtt = changed("signal: max, bits: 4", "signal: rtt").replace("scheme: stamp", "kind: bmv2, scheme: stamp")
-    assert load(rtt).warnings == []
+def test_switches_in_p4_read_compact_headers() -> None:
+    resolved = load(changed("scheme: stamp", "kind: bmv2, scheme: stamp"))
+    assert resolved.warnings == [] and resolved.controllers["h1"].compact == 200
 
 
 def test_a_scheme_that_does_not_read_compact_headers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
