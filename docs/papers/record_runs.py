@@ -21,7 +21,6 @@ from qbed.claims.verdict import NOT_JUDGED, Verdict, read_verdicts
 from qbed.report.images import draw_images, write
 from qbed.report.page import draw
 from qbed.report.style import SCREEN
-from qbed.substrates.virtual.checks import processor_model
 
 from papers import FOLDER, RESULTS, ROOT, Measure, Paper, Record, RecordedClaim, Run, load_papers, record_path
 
@@ -43,7 +42,7 @@ def selected(papers: dict[str, Paper], names: Iterable[str]) -> list[tuple[str, 
 def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Record:
     """The record of a finished run; its pictures are written."""
     meta, identity = (read_json(folder / name) for name in ("meta.json", "campaign.json"))
-    wanted = set(figures)
+    provenance, wanted = meta["provenance"], set(figures)
     drawings = [drawing for drawing in draw(folder) if drawing.name in wanted]
     missing = wanted - {drawing.name for drawing in drawings if drawing.figure is not None}
     if missing:
@@ -55,12 +54,10 @@ def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Recor
         raise ValueError(problems[0])
     return Record(
         command=run.command,
-        commit=subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip(),
+        commit=provenance["commit"],
         kernel=identity["toolchain"]["kernel_version"],
-        cpu=processor_model(),
-        date=meta["provenance"]["run_at"].partition(" ")[0],
+        cpu=provenance["processor"],
+        date=provenance["run_at"].partition(" ")[0],
         cells=len(meta["cell_wall_s"]),
         claims=[recorded(verdict) for verdict in read_verdicts(folder) if verdict.verdict != NOT_JUDGED],
         figures=titles,
