@@ -153,7 +153,13 @@ def test_a_page_shows_intervals_verdicts_and_what_is_not_run() -> None:
     )  # fmt: skip
     run = papers.Run(campaign="labs/x", profile="paper")
     items = [
-        Item(item="Fig. 1", section="2", shows="A figure.", claims=[Reference("x", "faster")], figures=[Reference("x", "fct")]),
+        Item(
+            item="Fig. 1",
+            section="2",
+            shows="A figure.",
+            claims=[Reference("x", "faster")],
+            figures=[Reference("x", "fct")],
+        ),  # fmt: skip
         Item(item="Fig. 2", shows="Another.", claims=[Reference("y", "faster")]),
     ]
     paper = Paper(
