@@ -33,7 +33,7 @@ from qbed.runs.calibrate import calibrated
 from qbed.runs.choice import Choice, Shard
 from qbed.runs.executor import Executor, OutcomeLog, RunStoppedError, Totals, Watcher
 from qbed.runs.preflight import run_preflight
-from qbed.runs.provenance import meta
+from qbed.runs.provenance import commit_of, meta
 from qbed.runs.shards import check_shards, gather
 from qbed.runs.worker import Task
 from qbed.storage.cell_store import default_store
@@ -88,6 +88,8 @@ class Experiment:
     sinks: list[Address] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     parameters: ParameterTable = field(default_factory=ParameterTable)
+    commit: str | None = None
+    """The commit of the campaign's repository before the first cell."""
 
 
 @dataclass
@@ -195,6 +197,7 @@ def prepare(
         options.sinks,
         checked.warnings,
         checked.parameters,
+        commit_of(Path(source.file).parent),
     )
 
 
@@ -348,7 +351,7 @@ def _conclude(
     _count(totals, counted)
     write_json(out / CLAIMS, [verdict.model_dump() for verdict in verdicts])
     record_checksums(out, [CLAIMS], more=True)
-    write_json(out / "meta.json", meta(experiment.task, experiment.file.parent, time.monotonic() - begun))
+    write_json(out / "meta.json", meta(experiment.task, experiment.commit, time.monotonic() - begun))
     screen.phase("report")
     made = make_report(out, images=images, advance=screen.phase)
     differences = _locked(experiment, totals, traces_of(out))

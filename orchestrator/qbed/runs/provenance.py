@@ -19,15 +19,15 @@ from qbed.runs.executor import WALL_TIMES
 from qbed.runs.worker import Task
 
 
-def meta(task: Task, lab: Path, wall_s: float) -> Row:
-    """The content of meta.json for a run of the campaign in the folder `lab`."""
+def meta(task: Task, commit: str | None, wall_s: float) -> Row:
+    """The content of meta.json for a run that began at `commit` and took `wall_s` seconds."""
     return {
         "provenance": {
             "command": " ".join(["qbed", *sys.argv[1:]]),
             "run_at": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             "wall_clock_s": round(wall_s, 2),
             "qbed": __version__,
-            "commit": commit_of(lab),
+            "commit": commit,
             "substrate": task.on,
             "dilation": task.dilation,
             "python": platform.python_version(),
