@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The labs that come with qbed: found by their names, listed with what they ask and need, and copied to start from."""
+"""The library of labs: find a lab by its name, list labs with their questions and requirements, copy a lab."""
 
 from __future__ import annotations
 

@@ -516,7 +516,7 @@ def test_bins_have_entries_for_the_units_that_hosts_ask_for() -> None:
     assert {tuple(entry.key or ()) for entry in bins} == {("port", "unit", "bits", "length")}
     (message,) = messages(text.replace("packets, bits: 4", "bytes, bits: 13"), stamp)
     assert (
-        "exponent: `exponent`: in P4 there are at most 4096 unequal bins, but hosts ask for 13 bits of bytes" in message
+        "exponent: `exponent`: in P4 there are at most 4096 unequal bins, but hosts request 13 bits of bytes" in message
     )
     (message,) = messages(text.replace("packets, bits: 4", "bytes, bits: 12"), stamp)
     assert "its ports make 12207 entries of the program's table `bins`, which has room for 4096" in message

@@ -266,7 +266,7 @@ def test_events_are_streamed_from_where_a_client_was(client: TestClient) -> None
     assert client.get("/api/jobs/1/samples").text == "event: end\ndata: {}\n\n"
 
 
-# --- who is let in ---
+# --- access ---
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is asked, the API answers as its document says, and never with a fault of its own."""
+"""Fuzz the API: every response follows the OpenAPI document, and none is an internal server error."""
 
 from __future__ import annotations
 
