@@ -28,7 +28,7 @@ from qbed.claims.compare import judge_run
 from qbed.claims.verdict import Verdict
 from qbed.claims.views import connect
 from qbed.config.reach import ReachError, beneath
-from qbed.config.source import Source, read, read_whole
+from qbed.config.source import Source, read, read_lab_text
 from qbed.live.exporter import Address, Delivery, exporting
 from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
@@ -171,7 +171,7 @@ def prepare(
         "profile": profile,
         "question": campaign.question,
         "lab_file": str(lab),
-        "lab_sha256": hashlib.sha256(read_whole(lab).encode()).hexdigest(),
+        "lab_sha256": hashlib.sha256(read_lab_text(lab).encode()).hexdigest(),
         "plans": checked.plans,
         "matrix": json.loads(json.dumps(matrix.describe(), default=str)),
         "toolchain": find_toolchain().manifest.model_dump(),
