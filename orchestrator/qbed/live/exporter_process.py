@@ -107,7 +107,7 @@ class ExporterProcess:
         try:
             while self._pipe.poll(max(0.0, until + STOP_S - time.monotonic())):
                 final, self._last = self._pipe.recv()
-                if final:
+                if final or isinstance(self._last, str):
                     break
                 now = time.monotonic()
                 if now - shown_at >= SHOWN_AFTER_S:
