@@ -120,6 +120,7 @@ class Screen:
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery | str] = []
+        self.flushes: list[str] = []
 
     def progress(self, finished: int, running: float) -> None: ...
     def outcome(self, outcome: Outcome) -> None: ...
@@ -131,6 +132,9 @@ class Screen:
     def damaged(self, files: list[str]) -> None: ...
     def discarded(self, difference: str) -> None: ...
     def phase(self, name: str) -> None: ...
+    def flushing(self, text: str) -> None:
+        self.flushes.append(text)
+
     def delivered(self, result: Delivery | str) -> None:
         self.deliveries.append(result)
 

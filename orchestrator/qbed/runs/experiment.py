@@ -25,7 +25,9 @@ from qbed.claims.verdict import Verdict
 from qbed.claims.views import connect
 from qbed.config.reach import ReachError, beneath
 from qbed.config.source import Source, read, read_lab_text
-from qbed.live.exporter import Address, Delivery, exporting
+from qbed.live.exporter import Delivery
+from qbed.live.exporter_process import FLUSH_S, exporting
+from qbed.live.sinks.address import Address
 from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.report.parameter_table import ParameterTable
@@ -70,6 +72,9 @@ class Screen(Watcher, Protocol):
     def phase(self, name: str) -> None:
         """The run enters this phase."""
 
+    def flushing(self, text: str) -> None:
+        """The run has ended and waits for points to be sent; `text` is a line of progress."""
+
     def delivered(self, result: Delivery | str) -> None:
         """The delivery of the run's points to one sink, or the reason of its failure."""
 
@@ -86,6 +91,7 @@ class Experiment:
     lock: Literal["write", "compare"] | None = None
     shard: Shard | None = None
     sinks: list[Address] = field(default_factory=list)
+    flush_timeout_s: float = FLUSH_S
     warnings: list[str] = field(default_factory=list)
     parameters: ParameterTable = field(default_factory=ParameterTable)
     commit: str | None = None
@@ -127,7 +133,7 @@ class RunOptions:
     `dilation`: that of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
     campaign runs on several substrates, each in a separate folder within `out`. `store`: use cells of the store.
     `lock`: write the campaign's lock or compare with it. `shard`: run only this part of the cells, without claims.
-    `sinks`: exporters of samples during the run.
+    `sinks`: exporters of samples during the run. `flush_timeout_s`: how long the end of the run waits for them.
     """
 
     profile: str | None = None
@@ -143,6 +149,7 @@ class RunOptions:
     lock: Literal["write", "compare"] | None = None
     shard: Shard | None = None
     sinks: list[Address] = field(default_factory=list)
+    flush_timeout_s: float = FLUSH_S
 
 
 def prepare(
@@ -195,6 +202,7 @@ def prepare(
         options.lock,
         options.shard,
         options.sinks,
+        options.flush_timeout_s,
         checked.warnings,
         checked.parameters,
         commit_of(Path(source.file).parent),
@@ -284,7 +292,10 @@ def run_campaign(
         choice = Choice(task.matrix, store, experiment.shard)
         totals = Totals(len(choice), 0)
         try:
-            with exporting(task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)]):
+            with exporting(
+                task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)],
+                flush_s=experiment.flush_timeout_s, flushing=screen.flushing,
+            ):  # fmt: skip
                 if shards:
                     gather(store, shards, choice)
                     totals.cells = totals.skipped = len(choice)
