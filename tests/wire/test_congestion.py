@@ -36,7 +36,7 @@ def test_packets_say_what_they_say(vector: dict[str, Any]) -> None:
     header = parse(payload)
     expected = {name: int(value, 16) if isinstance(value, str) else value for name, value in vector["header"].items()}
     assert header._asdict() == expected
-    assert header.pack() == payload[:HEADER_BYTES]
+    assert header.pack() == payload[: header.length]
 
 
 @pytest.mark.parametrize("path", VECTORS["paths"], ids=lambda path: path["name"])
