@@ -348,6 +348,15 @@ def test_the_precision_and_the_token_are_always_sent() -> None:
     assert target("http://x/api/v3/write_lp?db=d", "t") == (expected, "Bearer t")
 
 
+def test_the_token_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("t\n")
+    monkeypatch.setenv("QBED_INFLUX_TOKEN_FILE", str(tmp_path / "token"))
+    assert Influx("http://x/db")._headers["Authorization"] == "Token t"
+    monkeypatch.setenv("QBED_INFLUX_TOKEN_FILE", str(tmp_path / "none"))
+    with pytest.raises(SinkError, match="QBED_INFLUX_TOKEN_FILE: .*none cannot be read: No such file"):
+        Influx("http://x/db")
+
+
 def test_cells_of_the_store_give_the_same_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(tmp_path / "toolchain")))
