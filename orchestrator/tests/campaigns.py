@@ -81,7 +81,7 @@ def fake_toolchain(folder: Path, **behaviour: str) -> Path:
     (folder / "behaviour").write_text(json.dumps(by_seed))
     kernel = folder / "linux"
     script = Path(__file__).parent / "fake_linux.py"
-    # Like the real one it asks to die with who started it.
+    # Like the real kernel, it ends with its parent process.
     kernel.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL {sys.executable} {script} "$@"\n')
     kernel.chmod(0o755)
     return write_manifest(folder, kernel_version="fake")

@@ -232,7 +232,7 @@ def stamp() -> Iterator[str]:
     for comment, untouched in {
         "an acknowledgement, without `reverse`": wire.ACK_FIELDS,
         "feedback": wire.FEEDBACK_FIELDS,
-        "no signal is asked for": wire.DATA_FIELDS | {"kind": wire.NONE},
+        "no signal is requested": wire.DATA_FIELDS | {"kind": wire.NONE},
         "a queueing time without a rate": wire.DATA_FIELDS | {"unit": wire.NS},
         "another version": wire.DATA_FIELDS | {"version": 2},
         "a type without a meaning": wire.DATA_FIELDS | {"type": 4},

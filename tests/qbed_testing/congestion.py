@@ -97,5 +97,5 @@ def parse(payload: bytes) -> Header:
         if getattr(header, name) not in {member.value for member in known}:
             raise HeaderError("malformed", f"a congestion header whose {name} is {getattr(header, name)}")
     if header.kind != Kind.NONE and not 1 <= header.bits <= MAX_BITS:
-        raise HeaderError("malformed", f"a congestion header that asks for {header.bits} bits")
+        raise HeaderError("malformed", f"a congestion header with {header.bits} bits")
     return header

@@ -39,9 +39,9 @@ def test_packets_say_what_they_say(vector: dict[str, Any]) -> None:
     assert header.pack() == payload[:HEADER_BYTES]
 
 
-@pytest.mark.parametrize("way", VECTORS["ways"], ids=lambda way: way["name"])
-def test_packets_on_their_way_are_headers(way: dict[str, Any]) -> None:
-    before, after = (parse(bytes.fromhex(way[when])[way["payload_at"] :]) for when in ("before", "after"))
+@pytest.mark.parametrize("path", VECTORS["paths"], ids=lambda path: path["name"])
+def test_packets_on_their_way_are_headers(path: dict[str, Any]) -> None:
+    before, after = (parse(bytes.fromhex(path[when])[path["payload_at"] :]) for when in ("before", "after"))
     assert after._replace(signal=before.signal, hops=before.hops) == before
 
 

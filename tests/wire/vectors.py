@@ -93,7 +93,7 @@ def packets() -> list[dict[str, Any]]:
             **{name: 256**size - 1 for name, size in SIZES.items()},
             **{"version": 1, "type": ACK, "kind": VECTOR, "unit": NS, "bits": 32, "reserved": 0},
         }),
-        vector("no signal is asked for", 4, {"version": 1, "type": DATA}),
+        vector("no signal is requested", 4, {"version": 1, "type": DATA}),
         vector("version 2, longer", 4, DATA_FIELDS | {"version": 2}, bytes(12), "unknown version"),
         vector("version 0", 6, DATA_FIELDS | {"version": 0}, b"", "unknown version"),
         vector("version 2, a single byte", 4, {"version": 2}, b"", "unknown version", keep=1),
@@ -143,7 +143,7 @@ def paths() -> list[dict[str, Any]]:
         path("VECTOR, 32 bits a queue: the last four", 6, VECTOR, [1, 2, 3, full, full + 1, 5]),
         path("VECTOR, 7 bits a queue", 6, VECTOR, [*range(100, 120)], bits=7),
         path("VECTOR, 1 bit a queue", 4, VECTOR, [0, 1, 2] * 50, bits=1, hops=200),
-        path("nothing is asked for", 4, NONE, [5, 6]),
+        path("no signal is requested", 4, NONE, [5, 6]),
         path("squares of 16 full queues, in bytes: 68 bits", 4, SUM_SQU, [full] * 16),
         path("squares of 16 full queues, in bytes: 68 bits, IPv6", 6, SUM_SQU, [full] * 16),
         path("a carry into the upper half", 4, SUM, [1], before=2**64 - 1),
@@ -168,5 +168,5 @@ def _part_for_zero() -> int:
 ZERO = _part_for_zero()
 
 if __name__ == "__main__":
-    json.dump({"packets": packets(), "ways": paths()}, sys.stdout, indent=1)
+    json.dump({"packets": packets(), "paths": paths()}, sys.stdout, indent=1)
     sys.stdout.write("\n")

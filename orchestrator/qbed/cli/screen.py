@@ -60,7 +60,7 @@ def write_ci_files(
 ) -> None:
     """Write the JUnit file and the Markdown summary."""
     from qbed.report.ci import Ended, write_junit, write_summary
-    from qbed.runs.experiment import wall_times
+    from qbed.runs.provenance import wall_times
 
     ended_runs = []
     for experiment, outcome in ended:

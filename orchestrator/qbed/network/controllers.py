@@ -56,7 +56,10 @@ def _unread_fields(settings: Layer) -> Iterator[tuple[str, str]]:
             text = f"the controller `{controller.name}` has no parameter `{name}`: not used"
             yield name, f"{text}; expected a controller that has it ({', '.join(others)})"
         elif name != "signal" and signal == "rtt":
-            yield name, "its flows ask switches for nothing: not used; expected a `signal` beside it, such as `max`"
+            yield (
+                name,
+                "its flows request no signal from switches: not used; expected a `signal` beside it, such as `max`",
+            )
 
 
 class ControllerSpecs:

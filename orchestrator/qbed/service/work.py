@@ -137,6 +137,7 @@ def _execute(spec: JobSpec, screen: EventScreen) -> int:
     cores = sorted(os.sched_getaffinity(0))
     workers = min(spec.cores or len(cores), substrate(request["on"]).cells_at_once or 1 << 20)
     assigned = [cores[i % len(cores)] for i in range(workers)]
+    screen.write("phase", name="running")
     # No other run uses the job's run folder: results of another version of qbed in it may be replaced.
     outcome = run_campaign(experiment, LocalExecutor(assigned), screen, images=request["images"], fresh=True)
     screen.write("concluded", **concluded(outcome))
