@@ -353,7 +353,7 @@ def test_the_token_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("QBED_INFLUX_TOKEN_FILE", str(tmp_path / "token"))
     assert Influx("http://x/db")._headers["Authorization"] == "Token t"
     monkeypatch.setenv("QBED_INFLUX_TOKEN_FILE", str(tmp_path / "none"))
-    with pytest.raises(SinkError, match="QBED_INFLUX_TOKEN_FILE: .*none cannot be read: No such file"):
+    with pytest.raises(SinkError, match=r"QBED_INFLUX_TOKEN_FILE: .*none cannot be read: No such file"):
         Influx("http://x/db")
 
 
