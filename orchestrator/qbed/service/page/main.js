@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: shows one campaign and its cells, with at most thirty frames a second.
+// The page: shows one campaign and its cells.
 
 import {format, parse} from './address.js';
 import {ApiError, blob, follow, get, post} from './api.js';
@@ -252,12 +252,12 @@ function updateAddress() {
   page.addressed = hash;
 }
 
-let drawn = 0;
-/** @param {number} now */
+let due = 0;
+/** Draws what has changed: at each animation frame if that is cheap, else less often. @param {number} now */
 function frame(now) {
-  if (now - drawn >= FRAME_MS - 2 && !$('live').hidden) {
-    drawn = now;
+  if (now >= due && !$('live').hidden) {
     for (const view of views) view.draw();
+    due = now + Math.min(FRAME_MS - 2, 3 * (performance.now() - now));
     page.frames++;
     const at = timeline.cursor === null ? '' : String(Number((timeline.cursor / 1e6).toFixed(6)));
     if (document.activeElement !== $('instant')) $('instant').value = at;

@@ -38,7 +38,8 @@ export class Series {
 
   get ms() { return this.cell.bin_ns / 1e6; }
 
-  /** A column may be received in two pieces, which are merged. @param {QueueBatch} batch */
+  /** A column may be received in two pieces, which are merged. A sample that is longer than a column also fills the
+   * unknown columns before it. @param {QueueBatch} batch */
   queues(batch) {
     for (let i = 0; i < batch.queue.length; i++) {
       const at = batch.bin[i];
@@ -47,9 +48,15 @@ export class Series {
       if (!row) this.rows.set(batch.queue[i], row = new Row());
       row.min[at] = Number.isNaN(row.min[at]) ? batch.min[i] : Math.min(row.min[at], batch.min[i]);
       row.max[at] = Number.isNaN(row.max[at]) ? batch.max[i] : Math.max(row.max[at], batch.max[i]);
-      row.bytes[at] += batch.mean[i] * batch.ns[i];
-      row.ns[at] += batch.ns[i];
-      row.sent[at] += batch.dequeued_bytes[i];
+      const wide = Math.min(at + 1, Math.round(batch.ns[i] / this.cell.bin_ns));
+      let columns = 1;
+      while (columns < wide && row.ns[at - columns] === 0) columns++;
+      for (let column = at; column > at - columns; column--) {
+        row.bytes[column] += batch.mean[i] * batch.ns[i] / columns;
+        row.ns[column] += batch.ns[i] / columns;
+        row.sent[column] += batch.dequeued_bytes[i] / columns;
+        if (column < at) [row.min[column], row.max[column]] = [batch.min[i], batch.max[i]];
+      }
       row.dropped[at] += batch.dropped[i];
       row.marked[at] += batch.marked[i];
       row.peak = Math.max(row.peak, batch.max[i]);

@@ -22,6 +22,15 @@ test('a piece that has events but no time keeps its extremes', () => {
   assert.deepEqual(series.curve(1).map(values => values[0]), [0, 100, 300, 700]);
 });
 
+test('a sample that is longer than a column fills the unknown columns before it', () => {
+  const series = new Series(star(2));
+  series.queues(batch(1, [1, 4000, 1, 2, 3, 400], [5, 8000, 7, 8, 9, 800]));
+  assert.deepEqual(series.curve(1).slice(1), [[1, 1, 7, 7, 7, 7], [2, 2, 8, 8, 8, 8], [3, 3, 9, 9, 9, 9]]);
+  assert.deepEqual([...series.rows.get(1).sent.slice(0, 7)], [200, 200, 200, 200, 200, 200, 0]);
+  series.queues(batch(1, [6, 4000, 0, 0, 0, 0]));
+  assert.deepEqual(series.curve(1)[2], [2, 2, 8, 8, 8, 8, 0], 'a known column stays as it is');
+});
+
 test('columns beyond the end are left out', () => {
   const series = new Series(star(2));
   series.queues(batch(0, [COLUMNS, 1, 1, 1, 1, 1]));
