@@ -124,9 +124,9 @@ def total_points(table: pa.Table, origin: Origin) -> Iterator[Points]:
 
 
 def result_points(row: Row, flows: pa.Table, totals: pa.Table, axes: list[str], origin: Origin) -> Points:
-    """A cell's numbers, once for each axis with its value there: any axis can be asked for, whatever a campaign's are.
+    """Return a cell's numbers: one point for each axis with the cell's value on it, so a query can select any axis.
 
-    `row`: of `cells`; `flows` and `totals`: its tables, or None where it has none.
+    `row`: the cell's row of `cells`; `flows` and `totals`: its tables, or None if it has none.
     """
     evidence = row.get("evidence")
     numbers: Row = {
