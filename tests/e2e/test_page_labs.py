@@ -163,6 +163,22 @@ def test_all_charts_share_the_view_and_the_cursor(
     assert shown == pytest.approx([0.25, 0.5], abs=0.01)
 
 
+def test_a_small_view_has_finer_columns(service: ServiceProcess, browser: Browser, jobs: dict[str, int]) -> None:
+    """Columns of a part of the cell are read when the view has come to rest; they have the same totals."""
+    show(browser, service, jobs["star"], "&view=0-8")
+    browser.wait_for("qbed.heat.series.cell.bin_ns < 40_000 && qbed.heat.series.ended")
+    assert browser.evaluate("[qbed.series.cell.bin_ns, qbed.heat.series.cell.from_ns]") == [2e6, 0]
+    drops = "[...%s.rows.get(%s.shown(1)[0]).dropped].slice(0, %s).reduce((sum, value) => sum + value, 0)"
+    whole = browser.evaluate(drops % ("qbed.series", "qbed.series", 5))
+    fine = browser.evaluate(drops % ("qbed.heat.series", "qbed.heat.series", 512))
+    assert fine == whole > 0, "the first 10 ms"
+    browser.evaluate("document.getElementById('show-active').click()")
+    assert browser.evaluate("qbed.timeline.to") < 1e9
+    browser.evaluate("document.getElementById('show-all').click()")
+    browser.wait_for("qbed.heat.series === qbed.series")
+    assert_no_errors(browser)
+
+
 def test_a_pause_keeps_the_picture_and_nothing_is_lost(
     service: ServiceProcess, browser: Browser, jobs: dict[str, int]
 ) -> None:
