@@ -430,7 +430,7 @@ def make_app(settings: Settings) -> FastAPI:
 
     app = FastAPI(
         title="qbed", version=__version__, lifespan=life, openapi_url="/api/openapi.json", docs_url=None,
-        redoc_url=None, description="Campaigns of a lab bench for in-network congestion signals. docs/service.md",
+        redoc_url=None, description="Campaigns of qbed, a test bench for congestion control. docs/service.md",
     )  # fmt: skip
     app.include_router(api)
     for path, (content, kind) in assets(settings.grafana).items():
