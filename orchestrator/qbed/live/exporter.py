@@ -32,9 +32,10 @@ from qbed.base.errors import QbedError
 from qbed.base.processes import end_with_parent
 from qbed.base.terminal import shorten
 from qbed.live import samples
-from qbed.live.cells import Cells, Piece, Running
+from qbed.live.cells import SAMPLED, Cells, Piece, Running
 from qbed.live.delivery_log import DeliveryLog, origin_of
-from qbed.live.points import Origin, Points, claim_points, machine_points
+from qbed.live.points import Origin, Points
+from qbed.live.results import claim_points, machine_points, progress_points, run_points
 from qbed.live.sinks import NotTakenError, Sink, SinkError
 from qbed.live.sinks.influx import Influx
 from qbed.live.sinks.ndjson import File
@@ -52,7 +53,9 @@ PATIENCE_S = 30.0
 """How long a sink may take nothing after the run until the exporter stops."""
 MACHINE_EVERY_S = 1.0
 MAX_MACHINE = 3_600
-"""The most waiting points about the machine. The oldest are dropped: they are no results."""
+"""The most waiting points about the machine and the run's progress. The oldest are dropped: they are no results."""
+WHOLE_RUN = -1
+"""The number of the cell under which the delivery log records points of the whole run."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +137,12 @@ class RetryingSink:
 
 
 class Exporter:
-    """Sends the points of one run to one sink."""
+    """Sends the points of one run to one sink. `cells`: how many the run has, as far as that is known."""
 
-    def __init__(self, run: Path, sink: Sink, patience: Callable[[], float | None], machine: bool = True) -> None:
-        self._run = run
+    def __init__(
+        self, run: Path, sink: Sink, patience: Callable[[], float | None], machine: bool = True, cells: int = 0
+    ) -> None:
+        self._run, self._total = run, cells
         self._origin = origin_of(run)
         self._log = DeliveryLog(run, sink.name)
         sink.open(self._log.size)
@@ -147,23 +152,56 @@ class Exporter:
         self._running: dict[int, Running] = {}
         self._machine: deque[Points] | None = deque(maxlen=MAX_MACHINE) if machine else None
         self._measured = 0.0
+        self._newest: int | None = None
+        self._described = False
+        self._begun, self._ended_before = time.monotonic(), len(self._cells.look()[1])
         self._before = self._log.points
         self._damaged: set[int] = set()
 
     def round(self) -> bool:
         """Send the points of running cells, then of ended cells; returns whether there were any."""
         running, ended = self._cells.look()
+        self._describe_run()
         for gone in self._running.keys() - running:
             self._running.pop(gone).close()
         found = False
         open_cells = sorted(ended.keys() - self._log.done - self._damaged)
         self._measure(len(running), len(ended), len(open_cells))
+        followed = running & {cell for (cell, table), rows in self._log.rows.items() if rows and table in SAMPLED}
+        self._newest = max(followed or self._log.done, default=self._newest)
         for cell in sorted(running):
             found = self._follow(cell) or found
         for cell in open_cells[:CELLS_A_ROUND]:
             self._finish(cell, ended[cell])
             found = True
         return self._claims() or found
+
+    def conclude(self) -> None:
+        """Send how far the run is, after the last round."""
+        ended = len(self._cells.look()[1])
+        self._newest = max(self._log.done, default=None)
+        if self._machine is not None:
+            self._sender.send(self._progress(0, ended, time.time_ns()))
+        elif self._log.rows[WHOLE_RUN, "progress"] != ended:
+            points = self._progress(0, ended, self._origin.begun_ns + 1 + ended)
+            self._send(Piece(points, WHOLE_RUN, "progress", ended))
+
+    def _progress(self, running: int, ended: int, at_ns: int) -> Points:
+        cells, done = max(self._total, ended + running), ended - self._ended_before
+        left_s = (time.monotonic() - self._begun) / done * (cells - ended) if done else None
+        numbers = {"cells": cells, "cells_ended": ended, "cells_running": running}
+        return progress_points(
+            numbers | {"left_s": 0.0 if ended == cells else left_s}, self._newest, self._origin, at_ns
+        )
+
+    def _describe_run(self) -> None:
+        if self._described:
+            return
+        seen = self._log.rows[WHOLE_RUN, "run"]
+        points = [*run_points(self._cells.axes, self._cells.parameters, self._origin)]
+        for number, described in enumerate(points[seen:], seen + 1):
+            self._send(Piece(described, WHOLE_RUN, "run", number))
+        self._described = True
 
     def _follow(self, cell: int) -> bool:
         stream = self._running.get(cell) or self._cells.running(cell)
@@ -221,7 +259,9 @@ class Exporter:
             return
         self._measured = now
         numbers = {"cells_running": running, "cells_ended": ended, "cells_waiting": waiting, **_machine(self._run)}
-        self._machine.append(machine_points(numbers, socket.gethostname(), self._origin, time.time_ns()))
+        now_ns = time.time_ns()
+        self._machine.append(machine_points(numbers, socket.gethostname(), self._origin, now_ns))
+        self._machine.append(self._progress(running, ended, now_ns))
         while self._machine:
             self._sender.send(self._machine[0])
             self._machine.popleft()
@@ -258,6 +298,7 @@ def deliver(run: Path, sink: Sink, patience_s: float | None = None) -> Delivery:
     with suppress(SinkTimeoutError):
         while exporter.round():
             pass
+        exporter.conclude()
     return exporter.delivery()
 
 
@@ -267,17 +308,20 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
     begun = (lab.folder / "plan.json").stat().st_mtime_ns
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(begun // 10**9))
     origin = Origin(plan.lab, f"{plan.lab}-{stamp}", begun)
-    streams = [Running(plan, part, origin) for part in lab.samples(plan).parts]
+    streams = [Running(plan, part, origin, lab=True) for part in lab.samples(plan).parts]
     wait_s = patience() if patience_s is None else patience_s
-    alive, given, left = lab.alive, 0, 0
+    alive, sent, left = lab.alive, 0, 0
     sender = RetryingSink(sink, lambda: None if follow and alive() else wait_s)
     sink.open(None)
+    progress = {"cells": 1, "cells_ended": 0, "cells_running": 1}
     try:
+        for points in (*run_points({}, [], origin), progress_points(progress, 0, origin, time.time_ns())):
+            sender.send(points)
         while True:
             last = not follow or not alive()
             for piece in (piece for stream in streams for piece in stream.new({})):
                 sender.send(piece.points)
-                given += len(piece.points)
+                sent += len(piece.points)
             if last:
                 break
             time.sleep(POLL_S)
@@ -286,7 +330,7 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
     finally:
         for stream in streams:
             stream.close()
-    return Delivery(sink.name, given, left, 0, sender.why)
+    return Delivery(sink.name, sent, left, 0, sender.why)
 
 
 def patience() -> float:
@@ -300,12 +344,17 @@ def patience() -> float:
 
 @contextmanager
 def exporting(
-    run: Path, addresses: list[Address], done: Callable[[Delivery | str], None], cells_on: Collection[int] = ()
+    run: Path,
+    addresses: list[Address],
+    done: Callable[[Delivery | str], None],
+    cells_on: Collection[int] = (),
+    cells: int = 0,
 ) -> Iterator[None]:
     """Export the points of a run to its sinks while the context lasts, and the rest at its end. `done` gets the result
     of each sink. A stopped run does not wait. `cells_on`: the cores of cells; exporters use the others, if any.
+    `cells`: how many cells the run has.
     """
-    exporters = [ExporterProcess(run, address, cells_on) for address in addresses]
+    exporters = [ExporterProcess(run, address, cells_on, cells) for address in addresses]
     wait_s: float | None = STOP_S
     try:
         yield
@@ -320,11 +369,11 @@ def exporting(
 class ExporterProcess:
     """The run's handle of an exporter process."""
 
-    def __init__(self, run: Path, address: Address, cells_on: Collection[int]) -> None:
+    def __init__(self, run: Path, address: Address, cells_on: Collection[int], cells: int = 0) -> None:
         context = multiprocessing.get_context("spawn")
         self._where = address.where
         self._pipe, child_end = context.Pipe()
-        arguments = (child_end, run, address, os.getpid(), cells_on)
+        arguments = (child_end, run, address, os.getpid(), cells_on, cells)
         self._process = context.Process(target=_serve, args=arguments, name="qbed-exporter")
         resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -352,7 +401,7 @@ class ExporterProcess:
         return found
 
 
-def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on: Collection[int]) -> None:
+def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on: Collection[int], cells: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the run decides when the exporter ends
     if not end_with_parent(parent, signal.SIGKILL):
@@ -368,7 +417,7 @@ def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on:
         return None if not commands else 0.0 if commands[0] == "stop" else patience()
 
     try:
-        answer: Delivery | str = _export(Exporter(run, address.make(), wait), wait, pipe)
+        answer: Delivery | str = _export(Exporter(run, address.make(), wait, cells=cells), wait, pipe)
     except QbedError as error:
         answer = f"telemetry: {error}"
     except Exception as problem:
@@ -393,4 +442,6 @@ def _export(exporter: Exporter, wait: Callable[[], float | None], pipe: Connecti
                 if left is not None:
                     break
                 pipe.poll(POLL_S)
+        if left != 0.0:
+            exporter.conclude()
     return exporter.delivery()

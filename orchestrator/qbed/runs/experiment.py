@@ -284,7 +284,8 @@ def run_campaign(
         choice = Choice(task.matrix, store, experiment.shard)
         totals = Totals(len(choice), 0)
         try:
-            with exporting(task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)]):
+            cores = executor.cores[: len(choice)]
+            with exporting(task.out, experiment.sinks, screen.delivered, cores, len(choice)):
                 if shards:
                     gather(store, shards, choice)
                     totals.cells = totals.skipped = len(choice)
