@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from influx import Server
 
 FOLDER = Path(__file__).parents[2] / "dashboards"
@@ -65,6 +66,32 @@ def select(
         first = (fixed or {}).get(variable["name"]) or (values[0] if values else "")
         chosen[variable["name"]] = "$__all" if several else first
     return chosen
+
+
+def panels_without_rows(server: Server, database: str, run: Path) -> list[str]:
+    """Panels of a delivered run without a row, though the run has what they show. `run`: its folder."""
+    present = {path.stem for path in run.glob("*.parquet")}
+    count = {name: duckdb.sql(f"SELECT count(*) FROM '{run}/{name}.parquet'").fetchall()[0][0] for name in present}
+    statistics = duckdb.sql(f"SELECT max(cardinality(xstats)) FROM '{run}/queues.parquet' WHERE cell = 0").fetchall()
+    has = {
+        "queue": any(count.get(name) for name in ("queue_series", "queue_events")),
+        "flow": any(count.get(name) for name in ("tcp_info", "rates")),
+        "statistic": statistics[0][0],
+    }
+    missing = []
+    for name, dashboard in dashboards().items():
+        chosen = select(server, database, dashboard, {"cell": "0"} if name == "schemes" else {}, all_=True)
+        for found in dashboard["panels"]:
+            targets = [target["query"] for target in found["targets"]]
+            (measurement,) = {re.findall('FROM "([a-z]+)"', query)[0] for query in targets[:1]}
+            needs_number = '"number_' in targets[0] and not chosen["x"]
+            tcp = '"cwnd"' in targets[0] and not count.get("tcp_info")
+            late = '"late_p99_us"' in targets[0]  # of the wall clock
+            if measurement == "machine" or not has.get(measurement, True) or needs_number or tcp or late:
+                continue
+            if not any(server.query(filled(query, chosen, spans(dashboard, 0)), database) for query in targets):
+                missing.append(f"{name}: {found['title']}")
+    return missing
 
 
 def answers(

@@ -170,16 +170,21 @@ def run_points(axes: Mapping[str, list[Any]], parameters: list[Row], origin: Ori
     yield same_time("run", [run], names, origin)
     if not axes:
         return
-    kinds = {
-        axis: "constant" if len(values) < 2 else "number" if all(map(is_number, values)) else "text"
-        for axis, values in axes.items()
-    }
+    kinds = {axis: _kind(values) for axis, values in axes.items()}
+    if "text" not in kinds.values():  # figures need an axis for their curves
+        kinds = {axis: "text" if kind == "constant" else kind for axis, kind in kinds.items()}
     tags = [run | {"axis": axis, "kind": kind} for axis, kind in kinds.items()]
     yield same_time("axis", tags, {"values": pa.array([len(values) for values in axes.values()], pa.int64())}, origin)
     if parameters:
         tags = [run | {"parameter": row["name"], "applies": row["where"] or "all cells"} for row in parameters]
         yield same_time("parameter", tags, {"setting": pa.array([row["value"] for row in parameters])}
                         | _amounts(parameters), origin)  # fmt: skip
+
+
+def _kind(values: list[Any]) -> str:
+    if len(values) < 2:
+        return "constant"
+    return "number" if all(map(is_number, values)) else "text"
 
 
 def effective_parameters(content: Row) -> list[Row]:

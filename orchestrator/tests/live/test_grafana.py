@@ -309,7 +309,7 @@ class TestFaults:
         assert "text" not in {found["type"] for _, found in panels()}
 
     def test_a_panel_without_data_says_why(self) -> None:
-        """Of those that depend on what a lab observes."""
+        """Panels that depend on what a lab observes."""
         for name, found in panels():
             if any(re.search(r'FROM "(queue|flow|statistic)"', target["query"]) for target in found["targets"]):
                 assert found["fieldConfig"]["defaults"]["noValue"], (name, found["title"])

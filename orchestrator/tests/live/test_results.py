@@ -77,6 +77,11 @@ def test_axes_of_one_value_are_constant() -> None:
     }  # fmt: skip
 
 
+def test_a_figure_has_an_axis_for_its_curves() -> None:
+    (points,) = [p for p in run_points({"seed": [1], "senders": [10, 20]}, [], ORIGIN) if p.measurement == "axis"]
+    assert {tag["axis"]: tag["kind"] for tag in points.tags} == {"seed": "text", "senders": "number"}
+
+
 def test_statistics_are_bounded_and_of_queues_that_were_used() -> None:
     queue = {
         "node": "s1", "discipline": "ecn", "rate_bps": 10**9, "duration_ns": 10**9, "max_bytes": 0, "mean_bytes": 0.0,

@@ -45,8 +45,10 @@ def test_each_interval_has_its_counts_levels_and_means(tmp_path: Path) -> None:
     stored(tmp_path, rows)
     (found,) = sums_of(tmp_path, 0, {1})
     assert found.schema.equals(CELL_SCHEMAS["queue_series"]) and set(found["port"].to_pylist()) == {"s1>h0"}
-    columns = ("time_ns", "interval_ns", "mean_packets", "mean_bytes", "min_packets", "max_packets", "enqueued")
-    columns += ("dequeued", "dropped", "marked", "dequeued_bytes")
+    columns = (
+        *("time_ns", "interval_ns", "mean_packets", "mean_bytes", "min_packets", "max_packets"),
+        *("enqueued", "dequeued", "dropped", "marked", "dequeued_bytes"),
+    )
     assert [tuple(row[name] for name in columns) for row in found.to_pylist()] == [
         (6 * MS, MS, 1.5, 150.0, 0, 2, 2, 0, 0, 0, 0),
         (7 * MS, MS, 2.0, 200.0, 2, 2, 0, 0, 1, 0, 0),
