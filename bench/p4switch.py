@@ -85,7 +85,7 @@ def packets(rounds: int) -> list[Figure]:
         for title, name, stf in files(Path(made)):
             for label, size in (SIZES | (SIGNAL if name == "stamp" else {})).items():
                 runs = [bench(program(name), stf, "--size", str(size)) for _ in range(rounds)]
-                best = 1e3 / min(run["least_ns"] for run in runs)
+                best = 1e3 / min(run["min_ns"] for run in runs)
                 goal = MIN_RATE if name == "stamp" else None
                 figures.append(Figure(f"{title}, {label}: packets a CPU second", best, "M/s", goal, ">="))
     return figures
@@ -205,7 +205,7 @@ def match(key: dict[str, Any], value: str, widths: dict[str, dict[str, int]]) ->
 
 
 def number(value: str, bits: int) -> str:
-    """All its bytes: BMv2 asks for them."""
+    """Return `value` in hexadecimal with all its bytes, as BMv2 requires."""
     return f"0x{int(value, 0):0{(bits + 7) // 8 * 2}x}"
 
 
@@ -268,7 +268,7 @@ def peer(rounds: int) -> list[Figure]:
             many = min(bmv2.seconds(frames, PEER_PACKETS) for _ in range(rounds))
             few = min(bmv2.seconds(frames, PEER_FEW) for _ in range(rounds))
             bmv2_rate = (PEER_PACKETS - PEER_FEW) / (many - few)
-            p4switch_rate = 1e9 / min(bench(form, folder / "packets.stf")["least_ns"] for _ in range(rounds))
+            p4switch_rate = 1e9 / min(bench(form, folder / "packets.stf")["min_ns"] for _ in range(rounds))
         figures += [
             Figure(f"{name}, packets of its test: packets a CPU second", p4switch_rate / 1e6, "M/s"),
             Figure(f"{name}, BMv2: packets a CPU second", bmv2_rate / 1e6, "M/s"),

@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from qbed.claims.verdict import Verdict
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 RESULTS = FOLDER / "results"
-Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
+
+
+class Reference(NamedTuple):
+    """A claim or figure of a run, written `RUN.NAME`."""
+
+    run: str
+    name: str
+
+
+def _split(text: object) -> object:
+    return text.split(".") if isinstance(text, str) else text
+
+
+Named = Annotated[Reference, BeforeValidator(_split)]
 
 
 class Part(BaseModel):
@@ -58,9 +73,9 @@ class Item(Part):
     section: str = ""
     shows: str
     """The content in the paper, with its numbers."""
-    claims: list[Reference] = []
+    claims: list[Named] = []
     """RUN.CLAIM, for each claim that measures it."""
-    figures: list[Reference] = []
+    figures: list[Named] = []
     """RUN.FIGURE, by the figure's `name` or kind."""
     answer: str = ""
     """The answer of qbed beside the claims; required without claims."""
@@ -73,7 +88,7 @@ class Sensitivity(Part):
     parameter: str
     paper: str
     """The paper's value, or `silent`."""
-    claim: Reference
+    claim: Named
 
 
 class Paper(Part):
@@ -93,35 +108,6 @@ class Paper(Part):
     sensitivities: list[Sensitivity] = []
 
 
-class Measure(Part):
-    """A measure of a recorded claim: the average over seeds with its 95 % confidence interval."""
-
-    name: str
-    group: dict[str, JsonValue] = {}
-    bound: str | None = None
-    point_estimate: float | None = None
-    low: float | None = None
-    high: float | None = None
-    average: str = "mean"
-    detectable: float | None = None
-    """Distance from the bound (for a geometric mean: factor) that these seeds show with a probability of 80 %."""
-    outcome: str | None = None
-
-
-class RecordedClaim(Part):
-    """A claim and its verdict in a recorded run."""
-
-    name: str
-    paper: str
-    source: str
-    expect: str
-    why: str | None
-    verdict: str
-    reason: str | None
-    seeds: int
-    measures: list[Measure]
-
-
 class Record(Part):
     """A recorded run: `results/PAPER-RUN.json`."""
 
@@ -131,11 +117,11 @@ class Record(Part):
     cpu: str
     date: str
     cells: int
-    claims: list[RecordedClaim]
+    claims: list[Verdict]
     figures: dict[str, str]
     """Titles of the figures by name."""
 
-    def claim(self, name: str) -> RecordedClaim:
+    def claim(self, name: str) -> Verdict:
         return next(claim for claim in self.claims if claim.name == name)
 
 

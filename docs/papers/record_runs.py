@@ -17,13 +17,12 @@ from pathlib import Path
 
 from qbed.base.errors import QbedError
 from qbed.base.json_files import read_json
-from qbed.claims.verdict import NOT_JUDGED, Verdict, read_verdicts
+from qbed.claims.verdict import NOT_JUDGED, read_verdicts
 from qbed.report.images import draw_images, write
 from qbed.report.page import draw
 from qbed.report.style import SCREEN
-from qbed.substrates.virtual.checks import processor_model
 
-from papers import FOLDER, RESULTS, ROOT, Measure, Paper, Record, RecordedClaim, Run, load_papers, record_path
+from papers import FOLDER, RESULTS, ROOT, Paper, Record, Run, load_papers, record_path
 
 PICTURES = FOLDER / "pictures"
 STYLE = replace(SCREEN, sharpness=1)
@@ -43,7 +42,7 @@ def selected(papers: dict[str, Paper], names: Iterable[str]) -> list[tuple[str, 
 def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Record:
     """The record of a finished run; its pictures are written."""
     meta, identity = (read_json(folder / name) for name in ("meta.json", "campaign.json"))
-    wanted = set(figures)
+    provenance, wanted = meta["provenance"], set(figures)
     drawings = [drawing for drawing in draw(folder) if drawing.name in wanted]
     missing = wanted - {drawing.name for drawing in drawings if drawing.figure is not None}
     if missing:
@@ -55,25 +54,14 @@ def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Recor
         raise ValueError(problems[0])
     return Record(
         command=run.command,
-        commit=subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip(),
+        commit=provenance["commit"],
         kernel=identity["toolchain"]["kernel_version"],
-        cpu=processor_model(),
-        date=meta["provenance"]["run_at"].partition(" ")[0],
+        cpu=provenance["processor"],
+        date=provenance["run_at"].partition(" ")[0],
         cells=len(meta["cell_wall_s"]),
-        claims=[recorded(verdict) for verdict in read_verdicts(folder) if verdict.verdict != NOT_JUDGED],
+        claims=[verdict for verdict in read_verdicts(folder) if verdict.verdict != NOT_JUDGED],
         figures=titles,
     )
-
-
-def recorded(verdict: Verdict) -> RecordedClaim:
-    measures = [
-        Measure.model_validate({name: getattr(estimate, name) for name in Measure.model_fields})
-        for estimate in verdict.estimates
-    ]
-    fields = {name: getattr(verdict, name) for name in RecordedClaim.model_fields if name != "measures"}
-    return RecordedClaim.model_validate(fields | {"measures": measures})
 
 
 def main(arguments: list[str]) -> int:
@@ -109,9 +97,9 @@ def record_one(name: str, paper: Paper, key: str, folder: Path, finished: bool) 
     if not (folder / "claims.json").exists():
         print(f"papers: {name}.{key}: not finished", flush=True)
         return complete
-    figures = [figure.split(".")[1] for item in paper.items for figure in item.figures if figure.split(".")[0] == key]
+    figures = [figure.name for item in paper.items for figure in item.figures if figure.run == key]
     RESULTS.mkdir(exist_ok=True)
-    text = record(folder, run, figures, f"{name}-{key}").model_dump_json(indent=1) + "\n"
+    text = record(folder, run, figures, f"{name}-{key}").model_dump_json(indent=1, exclude_defaults=True) + "\n"
     write(record_path(name, key), text.encode())
     return complete
 

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from textwrap import fill
 
+from qbed.claims.verdict import Estimate, Verdict
 from qbed.report.ci import number
 from qbed.report.images import write
 
-from papers import FOLDER, Item, Measure, Paper, Record, RecordedClaim, load_papers, load_records
+from papers import FOLDER, Item, Paper, Record, Reference, load_papers, load_records
 
 WIDTH = 120
 NOTE = "<!-- make generate -->"
@@ -26,7 +27,7 @@ def cell(text: object) -> str:
     return str(text).replace("|", "\\|").replace("\n", " ")
 
 
-def interval(measure: Measure) -> str:
+def interval(measure: Estimate) -> str:
     """The average with its interval; `too few seeds` for an infinite interval."""
     if measure.point_estimate is None:
         return "no value"
@@ -37,18 +38,18 @@ def interval(measure: Measure) -> str:
     return f"{number(measure.point_estimate)} ({number(measure.low)} to {number(measure.high)})"
 
 
-def power(measure: Measure) -> str:
+def power(measure: Estimate) -> str:
     """The distance from the bound that the seeds would have shown with a probability of 80 %."""
     if measure.detectable is None:
         return EMPTY
     return f"factor {number(measure.detectable)}" if measure.average == "geometric" else number(measure.detectable)
 
 
-def group(measure: Measure) -> str:
+def group(measure: Estimate) -> str:
     return ", ".join(f"{name} {value}" for name, value in measure.group.items()) or EMPTY
 
 
-def verdict(claim: RecordedClaim) -> str:
+def verdict(claim: Verdict) -> str:
     shown = f"**{claim.verdict}**"
     return shown if claim.verdict == claim.expect else f"{shown} (expected: {claim.expect})"
 
@@ -63,13 +64,12 @@ def heading(item: Item) -> str:
     return f"{item.item} (section {item.section})" if item.section else item.item
 
 
-def claims_of(item: Item, records: Mapping[str, Record]) -> list[tuple[str, RecordedClaim | None]]:
+def claims_of(item: Item, records: Mapping[str, Record]) -> list[tuple[Reference, Verdict | None]]:
     """The item's claims as recorded; None for a run without a record."""
-    found = []
-    for reference in item.claims:
-        run, _, name = reference.partition(".")
-        found.append((reference, records[run].claim(name) if run in records else None))
-    return found
+    return [
+        (reference, records[reference.run].claim(reference.name) if reference.run in records else None)
+        for reference in item.claims
+    ]
 
 
 def outcome(item: Item, records: Mapping[str, Record]) -> str:
@@ -80,18 +80,17 @@ def outcome(item: Item, records: Mapping[str, Record]) -> str:
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in sorted(counted.items()))
 
 
-def _claim(reference: str, claim: RecordedClaim | None) -> Iterator[str]:
-    name = reference.partition(".")[2]
+def _claim(name: str, claim: Verdict | None) -> Iterator[str]:
     if claim is None:
         yield f"`{name}`: the run behind it is not recorded yet."
         return
     by = f" by {claim.seeds} seeds" if claim.seeds else ""
     yield wrapped(f"`{name}`: {verdict(claim)}{by}. The paper: {claim.paper}")
-    if claim.measures:
+    if claim.estimates:
         rows = [
             f"| {cell(measure.name)} | {cell(group(measure))} | {interval(measure)} | "
             f"{cell(measure.bound or EMPTY)} | {power(measure)} | {measure.outcome or EMPTY} |"
-            for measure in claim.measures
+            for measure in claim.estimates
         ]
         yield "\n".join(
             [
@@ -104,6 +103,8 @@ def _claim(reference: str, claim: RecordedClaim | None) -> Iterator[str]:
         yield wrapped(f"Cause: {claim.why}")
     elif claim.reason and claim.verdict != "holds":
         yield wrapped(f"Reason: {claim.reason}.")
+    for caveat in claim.caveats:
+        yield wrapped(f"Caveat: {caveat}.")
 
 
 def _item(name: str, paper: Paper, item: Item, records: Mapping[str, Record]) -> Iterator[str]:
@@ -111,13 +112,13 @@ def _item(name: str, paper: Paper, item: Item, records: Mapping[str, Record]) ->
     yield wrapped(item.shows)
     if item.answer:
         yield wrapped(item.answer)
-    runs = dict.fromkeys(reference.partition(".")[0] for reference in (*item.claims, *item.figures))
+    runs = dict.fromkeys(reference.run for reference in (*item.claims, *item.figures))
     if runs:
         yield "\n".join(f"    {paper.runs[run].command}" for run in runs)
     for reference, claim in claims_of(item, records):
-        yield from _claim(reference, claim)
+        yield from _claim(reference.name, claim)
     for reference in item.figures:
-        run, _, figure = reference.partition(".")
+        run, figure = reference
         if run in records:
             yield wrapped(f"![{records[run].figures[figure]}](pictures/{name}-{run}-{figure}.png)")
 
@@ -159,12 +160,12 @@ def page(name: str, paper: Paper, records: Mapping[str, Record]) -> str:
 def _sensitivities(papers: Mapping[str, Paper], records: Mapping[str, Mapping[str, Record]]) -> Iterator[str]:
     for name, paper in papers.items():
         for entry in paper.sensitivities:
-            run, _, claim = entry.claim.partition(".")
+            run, claim = entry.claim
             start = f"| {paper.scheme} | {cell(entry.parameter)} | {cell(entry.paper)}"
             if run not in records[name]:
                 yield f"{start} | {EMPTY} | not run | `{claim}` |"
                 continue
-            measures = [measure for measure in records[name][run].claim(claim).measures if measure.bound]
+            measures = [measure for measure in records[name][run].claim(claim).estimates if measure.bound]
             for measure in measures:
                 yield f"{start} | {cell(group(measure))} | {cell(measure.name)} {interval(measure)} | `{claim}` |"
 

@@ -37,7 +37,7 @@ def lines(path: Path) -> Iterator[str]:
         yield f'\t{{ "{vector["name"]}", {packet}, {vector["payload_at"]}, {form}, {{ {header} }} }},'
     yield "};"
     yield "static const struct path_vector path_vectors[] = {"
-    for vector in vectors["ways"]:
+    for vector in vectors["paths"]:
         parts = ", ".join(f"{part}ull" for part in vector["parts"])
         before, after = (c_bytes(bytes.fromhex(vector[when])) for when in ("before", "after"))
         parts = f"(const u64 []) {{ {parts} }}, {len(vector['parts'])}"

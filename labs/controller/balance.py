@@ -4,8 +4,8 @@
 
     balance.py ADDRESS:PORT
 
-Every millisecond it reads how long the queue of each way became, and where one is hot, which buckets of flows sent. One
-bucket a millisecond then moves from there to the way with the fewest, if that has at least two fewer.
+Every millisecond it reads the longest queue of each path. If a path is hot, it reads which buckets of flows sent, and
+moves one bucket from the hot path to the path with the fewest buckets, if that has at least two fewer.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ async def read(switch: fy.Switch, entities: Iterable[Any]) -> list[Any]:
     return [entity async for entity in found]
 
 
-class Way(NamedTuple):
-    """One of the ports that the routes have to choose from, and how frames leave by it."""
+class Path(NamedTuple):
+    """A next hop of a route: its port, and the addresses of frames that leave by it."""
 
     port: int
     source: int
@@ -42,27 +42,27 @@ class Way(NamedTuple):
 
 
 Bucket = tuple[int, int]
-"""The port that the routes give its flows, and their bucket there."""
+"""The port of the flows' route, and the number of the bucket."""
 
 
-async def ways(switch: fy.Switch) -> list[Way]:
+async def paths(switch: fy.Switch) -> list[Path]:
     """Routes with several next hops, read from the tables that the lab's compiler filled."""
     routes = [entry.action.args for entry in await read(switch, [fy.P4TableEntry("ipv4_routes")])]
     hops = {entry["hop"]: entry.action.args for entry in await read(switch, [fy.P4TableEntry("next_hops")])}
     first, count = next((route["first"], route["count"]) for route in routes if route["count"] > 1)
-    return [Way(*(hops[hop][name] for name in Way._fields)) for hop in range(first, first + count)]
+    return [Path(*(hops[hop][name] for name in Path._fields)) for hop in range(first, first + count)]
 
 
 class Balance:
-    def __init__(self, switch: fy.Switch, found: list[Way]) -> None:
-        self.switch, self.ways = switch, {way.port: way for way in found}
-        self.sent: dict[Bucket, int] = {(port, bucket): 0 for port in self.ways for bucket in range(BUCKETS)}
+    def __init__(self, switch: fy.Switch, next_hops: list[Path]) -> None:
+        self.switch, self.paths = switch, {path.port: path for path in next_hops}
+        self.sent: dict[Bucket, int] = {(port, bucket): 0 for port in self.paths for bucket in range(BUCKETS)}
         self.seen_ns: dict[Bucket, int] = {}
-        """When those that have flows were last seen to send."""
+        """When each bucket with flows last sent."""
         self.moved: dict[Bucket, int] = {}
 
     async def look(self, now_ns: int) -> None:
-        queues = [fy.P4RegisterEntry("longest_queue", index=port) for port in self.ways]
+        queues = [fy.P4RegisterEntry("longest_queue", index=port) for port in self.paths]
         longest, hot = max((entry.data, entry.index) for entry in await read(self.switch, queues))
         if longest < HOT_PACKETS:
             return
@@ -72,19 +72,19 @@ class Balance:
                 self.sent[bucket], self.seen_ns[bucket] = entry.data, now_ns
         self.seen_ns = {bucket: at_ns for bucket, at_ns in self.seen_ns.items() if at_ns > now_ns - ACTIVE_NS}
         await self.relieve(hot)
-        await self.switch.modify([fy.P4RegisterEntry("longest_queue", index=port, data=0) for port in self.ways])
+        await self.switch.modify([fy.P4RegisterEntry("longest_queue", index=port, data=0) for port in self.paths])
 
     async def relieve(self, hot: int) -> None:
-        """Moves one bucket away from a port, if that makes the ports' buckets more alike."""
-        flows: dict[int, list[Bucket]] = {port: [] for port in self.ways}
+        """Move one bucket away from a port if that makes the numbers of buckets more equal."""
+        flows: dict[int, list[Bucket]] = {port: [] for port in self.paths}
         for bucket in self.seen_ns:
             flows[self.moved.get(bucket, bucket[0])].append(bucket)
-        cold = min(self.ways, key=lambda port: len(flows[port]))
+        cold = min(self.paths, key=lambda port: len(flows[port]))
         if len(flows[hot]) - len(flows[cold]) < 2:
             return
         bucket = min(flows[hot])
         key = fy.P4TableMatch({"port": bucket[0], "bucket": bucket[1]})
-        entry = fy.P4TableEntry("moved", match=key, action=fy.P4TableAction("move", **self.ways[cold]._asdict()))
+        entry = fy.P4TableEntry("moved", match=key, action=fy.P4TableAction("move", **self.paths[cold]._asdict()))
         if cold == bucket[0]:
             await self.switch.delete([entry])
             del self.moved[bucket]
@@ -96,8 +96,8 @@ class Balance:
 
 async def control(address: str) -> None:
     async with fy.Switch("switch", address) as switch:
-        balance = Balance(switch, await ways(switch))
-        print("balancing ports", *balance.ways)
+        balance = Balance(switch, await paths(switch))
+        print("balancing ports", *balance.paths)
         next_ns = EPOCH_NS
         while True:
             await asyncio.sleep(max(0, next_ns - time.monotonic_ns()) / 1e9)

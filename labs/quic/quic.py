@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A download by QUIC (aioquic): `quic.py serve`, and `quic.py get HOST BYTES --control reno`, which prints a line of
-what it got every so often and one at the end.
+"""A download by QUIC (aioquic): `quic.py serve`, and `quic.py get HOST BYTES --control reno`, which prints a line
+with the received bytes every 100 ms and one at the end.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from cryptography.x509.oid import NameOID
 
 PORT, ALPN = 4433, "download"
 WINDOW = 16 << 20
-"""Flow control shall not be what limits it."""
+"""So large that flow control does not limit the download."""
 
 
 class Sender(QuicConnectionProtocol):
-    """Answers a number with so many bytes."""
+    """Send as many bytes as the request says."""
 
     def quic_event_received(self, event: events.QuicEvent) -> None:
         if isinstance(event, events.StreamDataReceived) and event.end_stream:
@@ -33,7 +33,7 @@ class Sender(QuicConnectionProtocol):
 
 
 class Receiver(QuicConnectionProtocol):
-    """Counts what comes."""
+    """Count received bytes."""
 
     received = 0
     done: asyncio.Event

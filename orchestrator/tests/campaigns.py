@@ -81,7 +81,7 @@ def fake_toolchain(folder: Path, **behaviour: str) -> Path:
     (folder / "behaviour").write_text(json.dumps(by_seed))
     kernel = folder / "linux"
     script = Path(__file__).parent / "fake_linux.py"
-    # Like the real one it asks to die with who started it.
+    # Like the real kernel, it ends with its parent process.
     kernel.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL {sys.executable} {script} "$@"\n')
     kernel.chmod(0o755)
     return write_manifest(folder, kernel_version="fake")
@@ -120,6 +120,7 @@ class Screen:
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery | str] = []
+        self.flushes: list[str] = []
 
     def progress(self, finished: int, running: float) -> None: ...
     def outcome(self, outcome: Outcome) -> None: ...
@@ -131,6 +132,9 @@ class Screen:
     def damaged(self, files: list[str]) -> None: ...
     def discarded(self, difference: str) -> None: ...
     def phase(self, name: str) -> None: ...
+    def flushing(self, text: str) -> None:
+        self.flushes.append(text)
+
     def delivered(self, result: Delivery | str) -> None:
         self.deliveries.append(result)
 

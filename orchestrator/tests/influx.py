@@ -18,8 +18,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from qbed.live.points import EPOCH_NS, STRETCH
 from qbed.live.sinks.influx import Influx
 
 TOOL = Path(__file__).parents[2] / "tools" / "influxd"
@@ -38,6 +40,20 @@ log-enabled = false
 [monitor]
 store-enabled = false
 """
+
+
+COLUMNS = (
+    "min_bytes",
+    "max_bytes",
+    "min_packets",
+    "max_packets",
+    "enqueued",
+    "dequeued",
+    "dropped",
+    "marked",
+    "dequeued_bytes",
+)
+FIELDS = ",".join(("interval_ns", "mean_bytes", "mean_packets", *COLUMNS))
 
 
 @cache
@@ -158,3 +174,16 @@ def between(server: str, answer: Callable[[int], bytes | int | None]) -> Iterato
     finally:
         proxy.shutdown()
         proxy.server_close()
+
+
+def in_parquet(run: Path) -> list[Any]:
+    sql = f"SELECT cell::VARCHAR, port, time_ns, {FIELDS} FROM '{run}/queue_series.parquet' ORDER BY ALL"
+    return duckdb.sql(sql).fetchall()
+
+
+def in_influx(server: Server, database: str) -> list[Any]:
+    rows = server.query(f'SELECT {FIELDS} FROM "queue" GROUP BY *', database)
+    names = FIELDS.split(",")
+    times = [(row["time"] - EPOCH_NS) // STRETCH for row in rows]
+    found = zip(rows, times, strict=True)
+    return sorted((row["cell"], row["queue"], at, *(row[name] for name in names)) for row, at in found)

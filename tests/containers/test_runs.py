@@ -89,7 +89,7 @@ def test_rates_probes_and_exchanges_between_two_agents_are_as_in_virtual_time(tm
     assert virtual == containers and [row[3] for row in virtual] == ["complete", "complete"]
     virtual, containers = rows("rates", "DISTINCT flow, rate_bps")
     assert virtual == containers == [(0, 5_000_000), (1, 5_000_000)]
-    virtual, containers = rows("probes", "src, probe, dscp, lost, there_ns, back_ns, rtt_ns")
+    virtual, containers = rows("probes", "src, probe, dscp, lost, forward_ns, reverse_ns, rtt_ns")
     assert len(virtual) == 40 and [row[:4] for row in virtual] == [row[:4] for row in containers]
     shortest = 2 * (2_000_000 + (64 + 42) * 800)  # of two links, at 800 ns a byte
     for _, _, _, _, forward, back, rtt in containers:
@@ -142,8 +142,8 @@ def test_undilated_hosts_on_the_machines_kernel(lab: Path, tmp_path: Path) -> No
     )
     assert evidence["wall"]["host_kernel"] == ["h1", "h2"]
     probed = duckdb.sql(
-        f"SELECT probe, there_ns, back_ns FROM '{tmp_path}/out/containerlab/probes.parquet' ORDER BY ALL"
+        f"SELECT probe, forward_ns, reverse_ns FROM '{tmp_path}/out/containerlab/probes.parquet' ORDER BY ALL"
     )
     found = [row for row in probed.fetchall() if None not in row]
-    assert len({probe for probe, _, _ in found}) >= 19 and min(min(ways) for _, *ways in found) > 0.99 * 100_000_000
+    assert len({probe for probe, _, _ in found}) >= 19 and min(min(delays) for _, *delays in found) > 0.99 * 100_000_000
     assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0

@@ -40,7 +40,7 @@ claims:
   - name: spared
     random: no
     sql: |
-      SELECT min(xstats['spared']) > 100 AS holds, max(xstats['spared']) AS most_spared
+      SELECT min(xstats['spared']) > 100 AS holds, max(xstats['spared']) AS max_spared
       FROM queues WHERE scheme IN ('half', 'third') AND port = 's1>h3'
 figures:
   - {kind: queue, queue: s1>h3, title: The queue}
@@ -103,7 +103,7 @@ def test_the_scheme_marks_packets_and_reports_statistics(checkout: Path) -> None
 
 def test_the_scheme_is_in_the_report_and_the_reference(checkout: Path) -> None:
     report = (checkout / "runs" / "mine" / "report.html").read_text()
-    assert "most_spared" in report and "<blockquote>" not in report  # the claim has no sentence of a paper
+    assert "max_spared" in report and "<blockquote>" not in report  # the claim has no sentence of a paper
     page = qbed(checkout, "reference").stdout
     section = page.partition("\n### mine\n")[2].partition("\n### ")[0]
     assert "| `every` | a whole number | `2` | from `1` |" in section and "| `spared` | packets |" in section

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +47,7 @@ def test_the_curve_equals_the_results(page: Any, service: ServiceProcess) -> Non
     cell = browser.evaluate("qbed.series.cell.cell")
     browser.wait_for("qbed.series.end * qbed.series.cell.bin_ns >= qbed.series.cell.duration_ns")
     times, minimum, mean, maximum = browser.evaluate(f"qbed.series.curve({FULLEST})")
-    ns = browser.evaluate(f"Array.from(qbed.series.ns.slice({FULLEST} * 512, {FULLEST} * 512 + {len(times)}))")
+    ns = browser.evaluate(f"Array.from(qbed.series.rows.get({FULLEST}).ns.slice(0, {len(times)}))")
     assert sum(ns) == 300_000_000
     names = "mean_bytes, max_bytes"
     sql = f"SELECT {names} FROM queues WHERE port = 's1>h3' AND cell = {cell}"
@@ -91,48 +90,67 @@ def test_a_finished_cell_is_shown_from_its_tables(page: Any) -> None:
     assert "seed" in browser.evaluate("document.getElementById('cell-choice').textContent")
 
 
-def test_claims_topology_heat_map_and_curves_are_drawn(page: Any, tmp_path: Path) -> None:
+def test_claims_topology_heat_map_and_curves_are_drawn(page: Any) -> None:
     browser, _, _ = page
-    browser.wait_for("document.querySelectorAll('#claims li:not(.bad)').length === 2")
-    assert browser.evaluate("document.querySelectorAll('#topology line').length") == 3
-    assert "100 %" in browser.evaluate("document.querySelector('#topology').textContent")
-    painted = """(() => { const heat = document.getElementById('heat'), context = heat.getContext('2d');
-      const data = context.getImageData(0, 0, heat.width, heat.height).data, colours = new Set();
+    browser.wait_for("document.querySelectorAll('#claims li').length === 2")
+    assert browser.evaluate("document.querySelectorAll('#claims .marked, #claims .mark').length") == 0
+    colours = """(id => {
+      const canvas = document.getElementById(id), context = canvas.getContext('2d'), colours = new Set();
+      const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
       for (let at = 0; at < data.length; at += 4) colours.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
-      return colours.size; })()"""
-    browser.wait_for(f"{painted} >= 4")  # colours of unknown, empty and full queues, and of the selection
+      return [...colours]; })"""
+    browser.wait_for(f"{colours}('heat').length >= 4")  # unknown, empty and full queues, the selection
+    assert browser.evaluate("qbed.topology.layout.edges.length") == 3
+    browser.evaluate("qbed.timeline.point(qbed.series.cell.duration_ns / 2)")
+    browser.wait_for(f"{colours}('topology').includes(0xd55e00)")  # the link to h3 is full
     browser.wait_for("document.querySelectorAll('#curves .uplot').length === 1")
     assert browser.evaluate("document.querySelector('#curves [data-queue]').dataset.queue") == "s1>h3"
     browser.wait_for("document.querySelectorAll('#flows .uplot').length === 1")
+    browser.wait_for("document.getElementById('flows-text').textContent.startsWith('2 flows')")
+    assert browser.evaluate("document.querySelectorAll('#missing li').length") == 0
+    assert "s1>h3" in browser.evaluate("document.querySelector('#totals tbody').textContent")
     assert browser.console_errors() == []
 
 
 def test_the_page_is_controlled_by_keyboard(page: Any) -> None:
     browser, _, _ = page
+    browser.evaluate("document.getElementById('show-all').click()")
     browser.evaluate("document.getElementById('heat').focus()")
     browser.key("ArrowUp")
-    row = browser.evaluate("(() => { const {heat} = qbed; return heat.row; })()")
+    row = browser.evaluate("qbed.heat.row")
     browser.key("ArrowDown")
     assert browser.evaluate("qbed.heat.row") == row + 1
     browser.key("+", "+")
-    assert browser.evaluate("qbed.heat.view[1] - qbed.heat.view[0]") == pytest.approx(0.8)
-    before = browser.evaluate("qbed.heat.view[0]")
+    assert share(browser)[1] - share(browser)[0] == pytest.approx(0.8)
+    before = browser.evaluate("qbed.timeline.cursor")
     browser.key("ArrowRight")
-    assert browser.evaluate("qbed.heat.view[0]") > before
+    assert browser.evaluate("qbed.timeline.cursor") > before
     browser.key("Home")
-    assert browser.evaluate("qbed.heat.view") == [0, 1]
+    assert share(browser) == [0, 1]
     browser.key(" ", " ")
     assert browser.evaluate("qbed.paused && document.getElementById('pause').ariaPressed") == "true"
     browser.key(" ", " ")
     chosen = browser.evaluate("qbed.curves.chosen.length")
     browser.key("Enter", "\r")
     assert browser.evaluate("qbed.curves.chosen.length") != chosen
+    browser.key("Enter", "\r")
+    browser.evaluate("document.getElementById('topology').focus()")
+    marks = set()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp"):
+        browser.key(key)
+        marks.add(browser.evaluate("qbed.topology.layout.marks[qbed.topology.mark].label"))
+    assert marks >= {"s1"} and len(marks) >= 3
     reached = []
     browser.evaluate("document.activeElement.blur()")
-    for _ in range(20):
+    for _ in range(24):
         browser.key("Tab")
         reached.append(browser.evaluate("document.activeElement.id || document.activeElement.textContent.slice(0, 12)"))
-    assert {"lab", "profile", "pause", "show-all", "heat"} <= set(reached)
+    assert {"lab", "profile", "pause", "show-all", "instant", "topology", "heat"} <= {*reached}
+
+
+def share(browser: Browser) -> Any:
+    """The shown part of the cell's time."""
+    return browser.evaluate("[qbed.timeline.from, qbed.timeline.to].map(ns => ns / qbed.timeline.duration)")
 
 
 def test_the_heat_map_is_zoomed_by_the_wheel_and_dragged(page: Any) -> None:
@@ -141,37 +159,35 @@ def test_the_heat_map_is_zoomed_by_the_wheel_and_dragged(page: Any) -> None:
     browser.evaluate("document.getElementById('show-all').click()")
     left, top, width, height = browser.evaluate(
         "(() => { const box = document.getElementById('heat').getBoundingClientRect();"
-        " return [box.left, box.top, box.width, box.height]; })()"
+        " return [box.left + qbed.heat.left, box.top, box.width - qbed.heat.left, box.height]; })()"
     )
 
     def at(share: float) -> dict[str, float]:
         return {"x": left + share * width, "y": top + 0.1 * height}
 
-    def view() -> Any:
-        return browser.evaluate("qbed.heat.view")
-
     browser.mouse("wheel", **at(0.25), deltaX=0, deltaY=-100)
-    browser.wait_for("qbed.heat.view[0] > 0")
-    assert view() == pytest.approx([0.05, 0.85], abs=0.003)  # the point under the mouse stays
+    browser.wait_for("qbed.timeline.from > 0")
+    assert share(browser) == pytest.approx([0.05, 0.85], abs=0.003)  # the point under the mouse stays
     browser.mouse("wheel", **at(0.25), deltaX=0, deltaY=100)
-    browser.wait_for("qbed.heat.view[1] > 0.99")
-    assert view() == pytest.approx([0, 1], abs=0.003)
+    browser.wait_for("qbed.timeline.to > 0.99 * qbed.timeline.duration")
+    assert share(browser) == pytest.approx([0, 1], abs=0.003)
     browser.mouse("wheel", **at(0.5), deltaX=0, deltaY=-100)
-    browser.wait_for("qbed.heat.view[0] > 0.09")
+    browser.wait_for("qbed.timeline.from > 0.09 * qbed.timeline.duration")
     chosen = browser.evaluate("qbed.curves.chosen.length")
     browser.mouse("moved", "pressed", **at(0.55))
     browser.mouse("moved", **at(0.525), buttons=1)
     browser.mouse("moved", "released", **at(0.5), buttons=1)
-    assert view() == pytest.approx([0.14, 0.94], abs=0.003)  # the view follows the mouse
+    assert share(browser) == pytest.approx([0.14, 0.94], abs=0.003)  # the view follows the mouse
     browser.mouse("moved", **at(0.2))
-    assert view() == pytest.approx([0.14, 0.94], abs=0.003), "the button is released"
+    assert share(browser) == pytest.approx([0.14, 0.94], abs=0.003), "the button is released"
+    assert browser.evaluate("qbed.timeline.cursor / qbed.timeline.duration") == pytest.approx(0.3, abs=0.005)
     assert browser.evaluate("qbed.curves.chosen.length") == chosen, "a drag is no click"
     browser.mouse("pressed", "released", **at(0.2))
     assert browser.evaluate("qbed.curves.chosen.length") != chosen and browser.evaluate("qbed.heat.row") == 0
     browser.mouse("pressed", "released", **at(0.2))
     assert browser.evaluate("qbed.curves.chosen.length") == chosen
     browser.evaluate("document.getElementById('show-all').click()")
-    assert view() == [0, 1]
+    assert share(browser) == [0, 1]
 
 
 def test_dark_mode_changes_the_colours(page: Any) -> None:
@@ -191,15 +207,16 @@ def test_a_hundred_queues_are_drawn_thirty_times_a_second(page: Any) -> None:
       const {Series} = await import('/page/series.js'), {heat} = qbed, before = heat.series;
       const queues = Array.from({length: 100}, (_, i) => `s1>h${i}`);
       const series = new Series({...before.cell, queues, bin_ns: 1e6, duration_ns: 5e8});
-      const data = {queue: [], bin: [], ns: [], min: [], mean: [], max: [], dequeued: [], dequeued_bytes: []};
+      const names = ['queue', 'bin', 'ns', 'min', 'mean', 'max', 'dequeued_bytes', 'dropped', 'marked'];
+      const data = Object.fromEntries(names.map(name => [name, []]));
       for (let queue = 0; queue < 100; queue++) for (let bin = 0; bin < 500; bin++) {
-        for (const [name, value] of Object.entries(
-          {queue, bin, ns: 1e6, min: 0, mean: queue * bin, max: 2 * queue * bin, dequeued: 1, dequeued_bytes: 1514},
-        )) data[name].push(value);
+        const values = [queue, bin, 1e6, 0, queue * bin, 2 * queue * bin, 1514, 0, 0];
+        values.forEach((value, at) => data[names[at]].push(value));
       }
       series.queues(data);
       heat.show(series);
       const begun = performance.now();
+      heat.draw();
       for (let frame = 0; frame < 60; frame++) { series.version++; heat.draw(); }
       const took = (performance.now() - begun) / 60;
       heat.show(before);
@@ -210,6 +227,6 @@ def test_a_hundred_queues_are_drawn_thirty_times_a_second(page: Any) -> None:
 def test_the_gallery_shows_claims_of_all_versions(page: Any) -> None:
     browser, job, _ = page
     browser.evaluate("location.hash = '#gallery'")
-    browser.wait_for("document.querySelectorAll('#gallery li:not(.bad)').length === 2")
+    browser.wait_for("document.querySelectorAll('#gallery li:not(.marked)').length === 2")
     assert f"campaign {job}" in browser.evaluate("document.getElementById('gallery').textContent")
     browser.evaluate("location.hash = '#live'")

@@ -47,7 +47,7 @@ switches: {default: {scheme: droptail, buffer: 128 KB}}
 workload:
   - flows: {pairs: [[h1, h3], [h2, h4]], size: 100 KB, label: bulk}
   - udp: {from: h1, to: h4, rate: 1 Mbit/s, size: 10 KB}
-  - requests: {clients: h1, servers: h3, request: 100 B, response: 1 KB, label: asks}
+  - requests: {clients: h1, servers: h3, request: 100 B, response: 1 KB, label: requests}
 observe: {queues: 1 ms, flows: 1 ms, sojourn: true, windows: {late: {from: 10 ms}}}
 events: [{at: 5 ms, link: s1-s2, state: down}]
 duration: 20 ms
@@ -81,10 +81,10 @@ class Cell:
         probes = [(0, 5, 9, 9, 13), (1, 1005, 1010, 1010, 1013), (2, 2005, *[-(2**63)] * 3)]
         packed = (struct.pack("<IIqqqq", probed["flow"], *probe) for probe in probes)
         (folder / "out" / "probes.bin").write_bytes(b"".join(packed))
-        asks = self.plan.workloads[-1].id
+        requests = self.plan.workloads[-1].id
         ends = ((1, 5, 9, 2000, 5000, 100, 1000), (0, 6000, *[-(2**63)] * 3, 100, 1000))
         records = (
-            struct.pack("<6I2BHI4q2Q", asks, 0, k, 0, 0, 2, last, 0, 0, 0, *rest)
+            struct.pack("<6I2BHI4q2Q", requests, 0, k, 0, 0, 2, last, 0, 0, 0, *rest)
             for k, (last, *rest) in enumerate(ends)
         )
         (folder / "out" / "exchanges.bin").write_bytes(b"".join(records))

@@ -60,7 +60,7 @@ def test_idle_latency_is_serialisation_and_propagation(tables: Tables) -> None:
         back = [row for row in probes(tables, label) if not row["lost"]]
         assert len(back) > 10
         for row in back:
-            assert (row["there_ns"], row["back_ns"], row["rtt_ns"]) == (one_way, one_way, 2 * one_way)
+            assert (row["forward_ns"], row["reverse_ns"], row["rtt_ns"]) == (one_way, one_way, 2 * one_way)
 
 
 def test_each_probe_is_sent_at_its_time(tables: Tables) -> None:
@@ -74,7 +74,7 @@ def test_each_probe_is_sent_at_its_time(tables: Tables) -> None:
 def test_probes_on_a_failed_link_are_lost(tables: Tables) -> None:
     idle = probes(tables, "idle")
     assert [row["probe"] for row in idle if row["lost"]] == [10, 11, 12]
-    assert all(row["rtt_ns"] is None and row["there_ns"] is None for row in idle if row["lost"])
+    assert all(row["rtt_ns"] is None and row["forward_ns"] is None for row in idle if row["lost"])
     # A probe has no delay variation if the previous one is lost.
     assert [row["probe"] for row in idle if row["ipdv_ns"] is None] == [0, 10, 11, 12, 13]
     (flow,) = (row for row in tables("flows") if row["label"] == "idle")
@@ -87,7 +87,7 @@ def test_queueing_adds_to_one_direction_and_drops_are_losses(cell: CellOutput, t
     idle = min(row["rtt_ns"] for row in crowded if not row["lost"] and row["rtt_ns"])
     waited = [row for row in crowded if row["rtt_ns"] is not None and row["rtt_ns"] > idle]
     assert len(waited) > 10
-    assert all(row["there_ns"] - (row["rtt_ns"] - row["there_ns"]) == row["rtt_ns"] - idle for row in waited)
+    assert all(row["forward_ns"] - (row["rtt_ns"] - row["forward_ns"]) == row["rtt_ns"] - idle for row in waited)
     (flow,) = (row for row in tables("flows") if row["label"] == "crowded")
     lost = sum(row["lost"] is True for row in crowded)
     assert lost > 0 and flow["segments_sent"] == 200 == len(crowded)
@@ -95,9 +95,9 @@ def test_queueing_adds_to_one_direction_and_drops_are_losses(cell: CellOutput, t
     assert crowded[-1]["lost"] is None and crowded[-1]["sent_ns"] == 79_900_000
     assert flow["segments_received"] == 200 - lost
     assert all(
-        row["ipdv_ns"] == row["there_ns"] - before["there_ns"]
+        row["ipdv_ns"] == row["forward_ns"] - before["forward_ns"]
         for before, row in itertools.pairwise(crowded)
-        if before["there_ns"] is not None and row["there_ns"] is not None
+        if before["forward_ns"] is not None and row["forward_ns"] is not None
     )
 
 

@@ -36,12 +36,12 @@ def test_packets_say_what_they_say(vector: dict[str, Any]) -> None:
     header = parse(payload)
     expected = {name: int(value, 16) if isinstance(value, str) else value for name, value in vector["header"].items()}
     assert header._asdict() == expected
-    assert header.pack() == payload[:HEADER_BYTES]
+    assert header.pack() == payload[: header.length]
 
 
-@pytest.mark.parametrize("way", VECTORS["ways"], ids=lambda way: way["name"])
-def test_packets_on_their_way_are_headers(way: dict[str, Any]) -> None:
-    before, after = (parse(bytes.fromhex(way[when])[way["payload_at"] :]) for when in ("before", "after"))
+@pytest.mark.parametrize("path", VECTORS["paths"], ids=lambda path: path["name"])
+def test_packets_on_their_way_are_headers(path: dict[str, Any]) -> None:
+    before, after = (parse(bytes.fromhex(path[when])[path["payload_at"] :]) for when in ("before", "after"))
     assert after._replace(signal=before.signal, hops=before.hops) == before
 
 

@@ -59,7 +59,7 @@ impl Device {
     }
 
     /// Send a request and return the answer's data. An error has the module's message.
-    pub fn ask(&mut self, command: Command, value: u32, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    pub fn execute(&mut self, command: Command, value: u32, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut request = Vec::with_capacity(HEADER + bytes.len());
         request.extend((command as u32).to_ne_bytes());
         request.extend(value.to_ne_bytes());

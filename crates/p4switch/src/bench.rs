@@ -21,13 +21,13 @@ pub struct Measured {
     pub sent: u64,
     pub seconds: f64,
     /// Time per packet in the best round.
-    pub least_ns: f64,
+    pub min_ns: f64,
 }
 
 /// Send the packets repeatedly for `seconds` of the clock.
 pub fn measure(switch: &mut Switch, packets: &[Arrived], seconds: f64, clock: impl Fn() -> f64) -> Measured {
     let begin = clock();
-    let mut measured = Measured { packets: 0, sent: 0, seconds: 0.0, least_ns: f64::INFINITY };
+    let mut measured = Measured { packets: 0, sent: 0, seconds: 0.0, min_ns: f64::INFINITY };
     while measured.seconds < seconds {
         let (round, first) = (clock(), measured.packets);
         let mut now = round;
@@ -39,7 +39,7 @@ pub fn measure(switch: &mut Switch, packets: &[Arrived], seconds: f64, clock: im
             switch.log.clear();
             now = clock();
         }
-        measured.least_ns = measured.least_ns.min((now - round) * 1e9 / (measured.packets - first) as f64);
+        measured.min_ns = measured.min_ns.min((now - round) * 1e9 / (measured.packets - first) as f64);
         measured.seconds = now - begin;
     }
     measured

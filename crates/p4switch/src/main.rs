@@ -153,17 +153,17 @@ fn bench_program(
         ));
     }
     let bytes = packets.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() / packets.len();
-    let bench::Measured { packets: taken, sent, seconds, least_ns } =
+    let bench::Measured { packets: taken, sent, seconds, min_ns } =
         bench::measure(&mut switch, &packets, seconds, cpu_seconds);
     let rate = taken as f64 / seconds;
     if json {
         let measured = serde_json::json!({
-            "packets": taken, "sent": sent, "bytes": bytes, "packets_per_cpu_s": rate, "least_ns": least_ns
+            "packets": taken, "sent": sent, "bytes": bytes, "packets_per_cpu_s": rate, "min_ns": min_ns
         });
         println!("{measured}");
     } else {
         println!(
-            "{rate:.0} packets per CPU second, {:.0} ns each, {least_ns:.0} in the best 50 ms; {taken} packets of {bytes} \
+            "{rate:.0} packets per CPU second, {:.0} ns each, {min_ns:.0} in the best 50 ms; {taken} packets of {bytes} \
              bytes on average, {sent} sent",
             1e9 / rate
         );

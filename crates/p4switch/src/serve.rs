@@ -55,7 +55,7 @@ pub fn serve(options: &Options) -> Result<(), String> {
     let listener =
         TcpListener::bind(options.listen).map_err(|error| format!("{}: {error}", options.listen))?;
     if let Some(port) = options.cpu_port {
-        let set = switch.ask(Command::CpuPort, port.into(), &[]);
+        let set = switch.execute(Command::CpuPort, port.into(), &[]);
         set.map_err(|error| format!("{}: --cpu-port {port}: {error}", options.switch.display()))?;
     }
     let (sender, events) = mpsc::channel(MAX_EVENTS);
@@ -87,7 +87,7 @@ fn forward_events(device: &mut Device, sender: &mpsc::Sender<Event>) {
         if poll(&mut descriptors, PollTimeout::NONE).is_err_and(|error| error != nix::errno::Errno::EINTR) {
             return;
         }
-        let Ok(data) = device.ask(Command::Events, EVENTS_AT_ONCE, &[]) else { return };
+        let Ok(data) = device.execute(Command::Events, EVENTS_AT_ONCE, &[]) else { return };
         for event in device::events(&data) {
             let event = match event.kind {
                 DIGEST => Event::Digest { id: event.id, values: event.bytes.to_vec() },
@@ -107,7 +107,7 @@ struct DeviceControl(Device);
 impl Control for DeviceControl {
     fn request(&mut self, request: Request) -> Answer {
         let request = postcard::to_allocvec(&request).map_err(io::Error::other);
-        let answer = request.and_then(|bytes| self.0.ask(Command::Control, 0, &bytes));
+        let answer = request.and_then(|bytes| self.0.execute(Command::Control, 0, &bytes));
         match answer.map(|bytes| postcard::from_bytes(&bytes)) {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Answer::Refused(
@@ -124,11 +124,11 @@ impl Control for DeviceControl {
 
     fn load(&mut self, program: &Program) -> Result<(), String> {
         let image = postcard::to_allocvec(program).map_err(|error| error.to_string())?;
-        self.0.ask(Command::Load, 0, &image).map(drop).map_err(|error| error.to_string())
+        self.0.execute(Command::Load, 0, &image).map(drop).map_err(|error| error.to_string())
     }
 
     fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
-        self.0.ask(Command::PacketOut, 0, packet).map(drop).map_err(|error| error.to_string())
+        self.0.execute(Command::PacketOut, 0, packet).map(drop).map_err(|error| error.to_string())
     }
 
     fn now_us(&self) -> u64 {

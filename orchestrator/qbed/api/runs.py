@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from qbed.runs.worker import Outcome
 
 _CAMPAIGN_FIELDS = ("axes", "views", "claims", "figures", "question")
-_OPTIONS = ("settings", "keep", "store", "limits", "on", "dilation", "shard", "sinks")
+_OPTIONS = ("settings", "keep", "store", "limits", "on", "dilation", "shard", "sinks", "flush_timeout_s")
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,8 @@ def run(
     `lab`: a campaign by its folder, file or name, or a lab, with the fields of a campaign file in code: `axes`,
     `views`, `claims`, `figures`, `question`. `seeds` replaces the axis `seed`. `jobs`: number of concurrent cells.
     `executor`: replaces the cores of this machine. `progress(ended, all)` is called after each cell. `options`: the
-    other fields of `RunOptions`: `settings`, `keep`, `store`, `limits`, `on`, `dilation`, `shard`, `sinks`.
+    other fields of `RunOptions`: `settings`, `keep`, `store`, `limits`, `on`, `dilation`, `shard`, `sinks`,
+    `flush_timeout_s`.
     """
     from qbed.runs.experiment import run_campaign
 
@@ -285,4 +286,5 @@ class _Watch:
     def waiting(self) -> None: ...
     def discarded(self, difference: str) -> None: ...
     def phase(self, name: str) -> None: ...
+    def flushing(self, text: str) -> None: ...
     def delivered(self, result: Delivery | str) -> None: ...

@@ -66,9 +66,7 @@ class Job:
 
 
 class Service:
-    """A service, by its URL and the token that it asks for; without them the environment's `QBED_SERVER` and
-    `QBED_TOKEN`.
-    """
+    """A service, by its URL and token. Their defaults are the environment variables `QBED_SERVER` and `QBED_TOKEN`."""
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
         self._client = connected(url or os.environ.get(SERVER), token or os.environ.get(TOKEN))

@@ -81,7 +81,7 @@ class Cell:
         )
 
     def settings_of(self, lab: object) -> dict[str, object]:
-        """Its settings as the lab has them (its values, as they were validated), whatever was asked for."""
+        """Return the cell's settings with the values that `lab` has after validation."""
         found = {text: look(lab, parse_path(text)) for text in self.settings}
         return {text: value for text, value in found.items() if value is not MISSING}
 

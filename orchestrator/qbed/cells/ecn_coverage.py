@@ -31,11 +31,11 @@ EcnByPair = Mapping[tuple[int, int], PairEcn]
 
 
 def marks_without_ecn(plan: Plan, counters: Counters, ecn_by_pair: EcnByPair, *, one_path: bool) -> list[str]:
-    """A warning for each marking queue without a flow that negotiated ECN.
+    """Return a warning for each marking queue without a flow that negotiated ECN.
 
     Without `one_path` the queues that a flow crossed are unknown; then one flow with ECN suppresses all warnings.
     """
-    signals = {index: how for index, queue in enumerate(plan.queues) if (how := _marking(queue)) is not None}
+    signals = {index: marking for index, queue in enumerate(plan.queues) if (marking := _marking(queue)) is not None}
     crossing: dict[int, PairEcn] = {}
     for (source, destination), pair in ecn_by_pair.items() if signals else ():
         ends = (end.queue for end in plan.path(source, destination).ends) if one_path else iter(signals)
@@ -44,7 +44,7 @@ def marks_without_ecn(plan: Plan, counters: Counters, ecn_by_pair: EcnByPair, *,
             seen.flows, seen.with_ecn = seen.flows + pair.flows, seen.with_ecn + pair.with_ecn
     ports = port_names(plan)
     return [
-        f"{ports[index]} signals by ECN ({signals[index]}), but {_lack(pair.flows)} ECN"
+        f"{ports[index]} signals by ECN ({signals[index]}), but {_flows_without(pair.flows)} ECN"
         f"{_consequence(index, plan, counters)}"
         for index, pair in sorted(crossing.items())
         if pair.flows and not pair.with_ecn
@@ -52,7 +52,7 @@ def marks_without_ecn(plan: Plan, counters: Counters, ecn_by_pair: EcnByPair, *,
 
 
 def _marking(queue: Queue) -> str | None:
-    """A description of what marks packets in a queue by configuration or has no other signal; None without marking."""
+    """Return the qdisc or scheme of a queue that signals by marks only, or None."""
     if isinstance(queue.qdisc, TcQdisc):
         arguments = queue.qdisc.tc
         return f"qdisc {' '.join(arguments)}" if "ecn" in arguments else None
@@ -60,12 +60,12 @@ def _marking(queue: Queue) -> str | None:
     return f"scheme {scheme.name}" if scheme is not None and scheme.without_ecn == "passed" else None
 
 
-def _lack(flows: int) -> str:
+def _flows_without(flows: int) -> str:
     return "the one flow through it has no" if flows == 1 else f"none of the {flows} flows through it has"
 
 
 def _consequence(index: int, plan: Plan, counters: Counters) -> str:
-    """The effect of the missing ECN, from the scheme's statistics."""
+    """Describe the effect of the missing ECN, from the scheme's statistics."""
     queue = plan.queues[index]
     if isinstance(queue.qdisc, TcQdisc):
         return ": it can only drop"

@@ -57,8 +57,8 @@ class Probes:
             "probe": pa.array(records["number"].astype(np.int64)),
             "sent_ns": pa.array(records["sent_ns"]),
             "rtt_ns": pa.array(records["returned_ns"] - records["sent_ns"], mask=missing),
-            "there_ns": pa.array(forward, mask=missing),
-            "back_ns": pa.array(records["returned_ns"] - records["replied_ns"], mask=missing),
+            "forward_ns": pa.array(forward, mask=missing),
+            "reverse_ns": pa.array(records["returned_ns"] - records["replied_ns"], mask=missing),
             "ipdv_ns": pa.array(variation, mask=unknown_variation),
             "lost": pa.array(lost, mask=missing & ~lost),
         }

@@ -68,9 +68,9 @@ class RecordDifference:
             late = "" if row["time_ns"] == self.time_ns else f"at {row['time_ns'] / 1e6:.6f} ms "
             return late + packet(row)
         names = ("port", "flow", "probe", "node", "workload", "session", "exchange", "program", "statistic", "span")
-        who = " ".join(f"{name} {row[name]}" for name in names if row.get(name) is not None)
+        key = " ".join(f"{name} {row[name]}" for name in names if row.get(name) is not None)
         differ = {name: value for name, value in row.items() if counterpart is None or counterpart.get(name) != value}
-        return f"{who}: " + ", ".join(f"{name} {value}" for name, value in differ.items() if value is not None)
+        return f"{key}: " + ", ".join(f"{name} {value}" for name, value in differ.items() if value is not None)
 
 
 def packet(event: Row) -> str:

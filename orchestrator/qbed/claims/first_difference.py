@@ -194,8 +194,8 @@ def _instants_of(name: str) -> Instants:
 
 
 def _instants_of_probe(row: Row) -> tuple[int | None, ...]:
-    ways = (row.get("there_ns"), row.get("rtt_ns"))
-    return (row["sent_ns"], *(None if way is None else row["sent_ns"] + way for way in ways))
+    delays = (row.get("forward_ns"), row.get("rtt_ns"))
+    return (row["sent_ns"], *(None if delay is None else row["sent_ns"] + delay for delay in delays))
 
 
 def _pairs(tables: tuple[CellTable, CellTable], key: tuple[str, ...]) -> Iterator[tuple[Row | None, Row | None]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed shell`, `capture`: to look around in a lab that is up."""
+"""`qbed shell` and `qbed capture`: interactive commands for a running lab."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from qbed.substrates import Deployment, SessionError, find_lab
 
 STEP_NS, MAX_STEPS = 1_000_000, 500
 HEADER_BYTES = 24
-"""Size of a pcap file's header; when it is there, the capture has begun."""
+"""Size of a pcap file's header. tcpdump writes it when it starts to capture."""
 LOOK_S = 0.05
 _CAPTURE = [
     *("/bin/sh", "-c"),
@@ -29,7 +29,7 @@ _CAPTURE = [
     "sh",
 ]
 """Arguments: the interface and the snapshot length."""
-# The prompt has the lab's time in virtual time.
+# In virtual time the prompt contains lab time.
 _SHELL = [
     *("/bin/sh", "-c"),
     r"""[ -z "$QBED_EPOCH_US" ] || export PROMPT_COMMAND='
@@ -59,10 +59,10 @@ def shell(
 ) -> None:
     """Run bash on a node at this terminal. Ctrl-D or `exit` ends it.
 
-    Time passes while a command runs, and stands still while the shell waits for one. While a program reads keys (an
-    editor, top) time passes in real time.
+    Virtual time advances while a command runs, and stops while the shell waits for input. While a program reads keys
+    (an editor, top), virtual time advances with the wall clock.
 
-    What comes by a pipe is run line by line; the folder and exported variables stay from line to line.
+    Lines from a pipe run one by one. The working directory and exported variables are kept between lines.
     """
     running_lab = find_lab(lab)
     if keyboard.is_interactive():
@@ -89,12 +89,15 @@ def capture(
 ) -> None:
     """Capture packets of a lab that is up while others use it, until Ctrl-C.
 
-    `qbed capture LAB END | wireshark -k -i -` shows them as they come.
+    `qbed capture LAB END | wireshark -k -i -` shows them live.
 
-    In virtual time packets come as time passes: by `qbed exec` and `advance` in another terminal.
+    In virtual time, packets are sent only while lab time advances: run `qbed exec` or `qbed advance` in another
+    terminal.
     """
     if out is None and sys.stdout.isatty():
-        raise typer.BadParameter("packets are for no terminal: expected --out FILE, or a pipe", param_hint="--out")
+        raise typer.BadParameter(
+            "cannot write packets to a terminal: expected --out FILE, or a pipe", param_hint="--out"
+        )
     running_lab = find_lab(lab)
     node, interface = _interface(running_lab, end)
     with running_lab.exec(node, [*_CAPTURE, interface, str(snaplen)], background=True) as execution:
@@ -108,12 +111,12 @@ def capture(
     except (KeyboardInterrupt, BrokenPipeError):
         pass
     finally:
-        with suppress(SessionError):  # the lab has gone, or its job
+        with suppress(SessionError):  # the lab or the job has ended
             running_lab.end(started["id"])
 
 
 def _interface(lab: Deployment, end: str) -> tuple[str, str]:
-    """The node and the interface of a link's end."""
+    """Return the node and the interface of a link's end."""
     from qbed.plan.model import Plan
     from qbed.plan.ports import port_names
 
@@ -126,19 +129,19 @@ def _interface(lab: Deployment, end: str) -> tuple[str, str]:
 
 
 def _begin(lab: Deployment, file: Path) -> None:
-    """Let time pass until packets are captured: whatever comes next is in it."""
+    """Advance lab time until tcpdump has started."""
     for _ in range(MAX_STEPS):
         if file.exists() and file.stat().st_size >= HEADER_BYTES:
             return
         try:
             lab.advance(STEP_NS)
-        except SessionError:  # it passes by itself
+        except SessionError:  # on the wall clock
             time.sleep(LOOK_S)
-    raise QbedError(f"tcpdump does not begin: {file}")
+    raise QbedError(f"tcpdump has not started: {file}")
 
 
 def _follow(lab: Deployment, file: Path, stream: BinaryIO) -> None:
-    """Pass on what is captured while the lab is up."""
+    """Copy captured packets to `stream` while the lab is up."""
     with file.open("rb") as captured:
         while True:
             if piece := captured.read(1 << 16):

@@ -143,3 +143,5 @@ def _show(screen: Shown, event: Row) -> None:
             screen.outcome(Outcome(**event))
         case "phase":
             screen.phase(event["name"])
+        case "flushing":
+            screen.flushing(event["text"])

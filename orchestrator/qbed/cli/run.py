@@ -21,7 +21,7 @@ from qbed.service import SERVER
 from qbed.substrates import DEFAULT, names, substrate
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
-    from qbed.live.exporter import Address
+    from qbed.live.sinks.address import Address
     from qbed.runs.executor import Executor
     from qbed.runs.experiment import Experiment, RunOptions, RunResult
 
@@ -82,6 +82,14 @@ def run(
     dilate: Dilate = "auto",
     influx: Influx = None,
     ndjson: Ndjson = None,
+    flush_timeout: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            envvar="QBED_FLUSH_TIMEOUT",
+            help="How long the end of the run waits for unsent points; `qbed samples --send` sends them later.",
+        ),
+    ] = "30s",
     trust: Trust = False,
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Run one of N parts of the cells; `qbed merge` combines them.")
@@ -100,6 +108,7 @@ def run(
     from the campaign's lock, or (on two substrates) a metric's gap exceeds the campaign's `gap:`; 2, the files are
     invalid.
     """
+    from qbed.live.exporter_process import parse_flush_timeout
     from qbed.runs.executor.local import LocalExecutor
     from qbed.runs.experiment import RunOptions, prepare, run_campaign
     from qbed.substrates import Limits
@@ -126,7 +135,7 @@ def run(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
         Limits(cell_timeout, stall_timeout, parse_space(cell_space)), dilation=dilation, several=several,
         store=store, lock="write" if lock else "compare" if locked else None, shard=shard_part,
-        sinks=sinks(influx, ndjson),
+        sinks=sinks(influx, ndjson), flush_timeout_s=parse_flush_timeout(flush_timeout),
     )  # fmt: skip
 
     executor_option = _remote_executor(scheduler, slurm)
@@ -230,7 +239,7 @@ def parse_space(text: str) -> int:
 
 def sinks(influx: str | None, ndjson: Path | None) -> list[Address]:
     """Addresses of the sinks that receive samples. `SinkError` if one is invalid."""
-    from qbed.live.exporter import Address
+    from qbed.live.sinks.address import Address
 
     addresses = [Address("influx", influx)] if influx else []
     return [*addresses, *([Address("ndjson", str(ndjson.absolute()))] if ndjson else [])]

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qbed.base import terminal
 from qbed.cli.run import Influx, Ndjson, sinks
+from qbed.config.units import parse_duration
+from qbed.storage.identity import IDENTITY
+
+if TYPE_CHECKING:
+    from qbed.live.sinks.address import Address
 
 
 def register(app: typer.Typer) -> None:
@@ -22,17 +27,23 @@ def samples(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the lab ends.")] = False,
     influx: Influx = None,
     ndjson: Ndjson = None,
+    send: Annotated[bool, typer.Option("--send", help="Send the rest of a run to the sinks that it was sent to.")] = (
+        False
+    ),
+    sink_timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long a sink may accept nothing until the command ends.")
+    ] = "30s",
 ) -> None:
     """Print the samples of queues and flows as NDJSON in lab time. The first line describes the clock.
 
-    With --influx or --ndjson they go there instead: of a lab its samples, of a run folder all points of the cells that
-    have ended, as far as they are not there yet. Exit status 1: something was not delivered.
+    With --influx, --ndjson or --send they go there instead: of a lab its samples, of a run folder all points of the
+    cells that have ended, as far as they are not there yet. Exit status 1: something was not delivered.
     """
     from qbed.live.samples import find, stream
 
     try:
-        if influx or ndjson:
-            _deliver(what, follow, influx, ndjson)
+        if influx or ndjson or send:
+            _deliver(what, follow, _addresses(what, influx, ndjson, send=send), _seconds(sink_timeout))
             return
         for row in stream(find(what), follow=follow):
             terminal.write_stdout(json.dumps(row) + "\n")
@@ -45,18 +56,42 @@ def samples(
         terminal.discard_stdout()
 
 
-def _deliver(what: str, follow: bool, influx: str | None, ndjson: Path | None) -> None:
-    from qbed.live.exporter import deliver, deliver_lab
+def _addresses(what: str, influx: str | None, ndjson: Path | None, *, send: bool) -> list[Address]:
+    if not send:
+        return sinks(influx, ndjson)
+    from qbed.live.delivery_log import sinks_of
+    from qbed.live.sinks.address import Address
+
+    if not (Path(what) / IDENTITY).exists():
+        raise typer.BadParameter(f"expected a run folder, got `{what}`", param_hint="--send")
+    # QBED_INFLUX may name another sink than the run's: --send is only for those of the run.
+    names = sinks_of(Path(what))
+    if not names:
+        raise typer.BadParameter(f"no points of {what} were sent yet: name a sink by --influx", param_hint="--send")
+    return [Address.named(name) for name in names]
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration(text) / 1e9
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--sink-timeout") from None
+
+
+def _deliver(what: str, follow: bool, addresses: list[Address], timeout_s: float) -> None:
+    from qbed.live.exporter import Delivery, deliver, deliver_lab
     from qbed.live.samples import find
-    from qbed.storage.identity import IDENTITY
+
+    def show(delivery: Delivery) -> None:
+        terminal.print_status(f"{delivery.points} points to {delivery.sink}, {delivery.left} cells left")
 
     complete = True
-    for address in sinks(influx, ndjson):
+    for address in addresses:
         if (Path(what) / IDENTITY).exists():
-            done = deliver(Path(what), address.make())
+            done = deliver(Path(what), address.make(), timeout_s, show)
         else:
-            done = deliver_lab(find(what), address.make(), follow=follow)
+            done = deliver_lab(find(what), address.make(), follow=follow, patience_s=timeout_s)
         terminal.print_status(done.describe())
-        complete = complete and not done.left
+        complete = complete and done.complete
     if not complete:
         raise typer.Exit(1)

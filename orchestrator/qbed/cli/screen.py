@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:  # loading these takes longer than most commands
     from qbed.runs.worker import Outcome
 
 MAX_DAMAGED = 10
+FLUSHING_EVERY_S = 10.0
+"""Interval of the lines about telemetry that is still sent."""
 
 
 class FailOn(StrEnum):
@@ -57,7 +60,7 @@ def write_ci_files(
 ) -> None:
     """Write the JUnit file and the Markdown summary."""
     from qbed.report.ci import Ended, write_junit, write_summary
-    from qbed.runs.experiment import wall_times
+    from qbed.runs.provenance import wall_times
 
     ended_runs = []
     for experiment, outcome in ended:
@@ -87,6 +90,7 @@ class Screen:
         self._cells: TaskID = self.bar.add_task(name, total=cells)
         self._skipped = 0
         self._reasons: set[str] = set()
+        self._flushing_at = -FLUSHING_EVERY_S
 
     def skipped(self, cells: int) -> None:
         if cells > self._skipped:
@@ -124,9 +128,15 @@ class Screen:
     def phase(self, name: str) -> None:
         self.bar.update(self._cells, description=name)
 
+    def flushing(self, text: str) -> None:
+        if (now := time.monotonic()) - self._flushing_at >= FLUSHING_EVERY_S:
+            self._flushing_at = now
+            self.console.print(terminal.shorten(text), soft_wrap=True)
+
     def delivered(self, result: Delivery | str) -> None:
-        complete = not isinstance(result, str) and not result.left
+        complete = not isinstance(result, str) and result.complete
         text = result if isinstance(result, str) else f"telemetry: {result.describe()}"
+        text += "" if complete else "; `qbed samples RUN --send` sends the rest"
         self.console.print(terminal.shorten(text), style=None if complete else "red", soft_wrap=True)
 
 

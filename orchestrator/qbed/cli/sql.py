@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed sql`: a question to a run's tables, as claims and figures ask."""
+"""`qbed sql`: run an SQL query on a run's tables, with the same views as claims and figures."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ from qbed.base.errors import LabError
 from qbed.base.files import MIB, read_text
 
 FieldPath = tuple[str | int, ...]
-LARGEST_FILE = 4 * MIB
+MAX_FILE_BYTES = 4 * MIB
 _MAX_VALUES = 200_000
 _MAX_TEXT = 16 * MIB  # all values together, aliases expanded
-_DEEPEST = 64
-_LONGEST_SHOWN = 200  # characters of an override's value in a message
+_MAX_DEPTH = 64
+_MAX_SHOWN = 200  # characters of an override's value in a message
 
 
 class _Loader(Composer, CParser, Resolver):
@@ -44,7 +44,7 @@ class _Loader(Composer, CParser, Resolver):
         self._nodes += 1
         if self._nodes > 2 * _MAX_VALUES:  # a field's name is a node, too
             raise yaml.MarkedYAMLError(problem=f"more than {_MAX_VALUES} values", problem_mark=mark)
-        if self._depth > _DEEPEST:
+        if self._depth > _MAX_DEPTH:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
         self._depth += 1
         try:
@@ -78,7 +78,7 @@ def show_path(path: FieldPath) -> str:
 
 @dataclass
 class Source:
-    """A parsed file: its values and their positions; `axes` are the fields that were set from outside."""
+    """A parsed file: its values and their positions. `axes`: fields that the campaign or `--set` sets."""
 
     file: str
     folder: Path
@@ -98,7 +98,7 @@ class Source:
         axis = max((axis for axis in self.axes if self._is_of(axis, path)), key=len, default=None)
         if axis is not None:
             value = str(self.axes[axis])
-            value = value if len(value) <= _LONGEST_SHOWN else value[: _LONGEST_SHOWN - 3] + "..."
+            value = value if len(value) <= _MAX_SHOWN else value[: _MAX_SHOWN - 3] + "..."
             return f"{self.file} with {show_path(axis)}={value}: {show_path(path)}"
         line, column = self._position(path, at_key)
         where = f"{self.file}:{line}:{column}"
@@ -109,7 +109,7 @@ class Source:
         return f"{self.file}:{self._position(path, at_key=True)[0]}"
 
     def is_override(self, path: FieldPath) -> bool:
-        """Whether a field was set from outside."""
+        """Whether the campaign or `--set` sets a field."""
         return any(self._is_of(axis, path) for axis in self.axes)
 
     def _is_of(self, axis: FieldPath, path: FieldPath) -> bool:
@@ -127,13 +127,13 @@ class Source:
 
 def read(path: Path) -> Source:
     """Parse a file. LabError if it cannot be read or is not one YAML document."""
-    return parse(read_whole(path), file=str(path), folder=path.parent)
+    return parse(read_lab_text(path), file=str(path), folder=path.parent)
 
 
-def read_whole(path: Path) -> str:
+def read_lab_text(path: Path) -> str:
     """Return the text of a file. LabError if it cannot be read."""
     try:
-        return read_text(path, LARGEST_FILE)
+        return read_text(path, MAX_FILE_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise LabError([f"{path}: cannot read it: {reason}"]) from None
@@ -173,7 +173,7 @@ class _Builder:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.count = self.text = 0
-        self.open: set[int] = set()
+        self.ancestors: set[int] = set()
 
     def fill(self, root: yaml.Node) -> None:
         self.source.values = self.value(root, ())
@@ -181,14 +181,14 @@ class _Builder:
     def value(self, node: yaml.Node, path: FieldPath) -> object:
         self.source.positions[path] = _position(node)
         if isinstance(node, yaml.ScalarNode):
-            self.reckon(node, path, len(node.value))
+            self.count_node(node, path, len(node.value))
             return self.scalar(node, path)
         with self.within(node, path):
             if isinstance(node, yaml.SequenceNode):
                 return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
             return self.mapping(node, path)
 
-    def reckon(self, node: yaml.Node, path: FieldPath, characters: int) -> None:
+    def count_node(self, node: yaml.Node, path: FieldPath, characters: int) -> None:
         """Count a node against the limits. Aliases are counted each time, because they expand."""
         self.count += 1
         self.text += characters
@@ -200,16 +200,16 @@ class _Builder:
     @contextmanager
     def within(self, node: yaml.Node, path: FieldPath) -> Iterator[None]:
         """Guard against cycles and depth while the children of a node are converted."""
-        self.reckon(node, path, 0)
-        if id(node) in self.open:
+        self.count_node(node, path, 0)
+        if id(node) in self.ancestors:
             raise self.refuse(node, path, "the anchor contains itself")
-        if len(self.open) > _DEEPEST:
+        if len(self.ancestors) > _MAX_DEPTH:
             raise self.refuse(node, path, "nested too deeply")
-        self.open.add(id(node))
+        self.ancestors.add(id(node))
         try:
             yield
         finally:
-            self.open.remove(id(node))
+            self.ancestors.remove(id(node))
 
     def mapping(self, node: yaml.Node, path: FieldPath) -> dict[str, object]:
         result: dict[str, object] = {}

@@ -24,7 +24,7 @@ Rates = list[tuple[int, int]]
 
 
 def read_rates(text: str) -> Rates:
-    """The rates of a trace. ValueError with the line that is wrong.
+    """Return the rates of a trace. Raise ValueError with the number of an invalid line.
 
     Lines are a time and a rate (`100 ms 5.2 Mbit/s`), or, as Mahimahi's are, one whole number each: a millisecond in
     which a packet of 1,500 bytes may leave; of these, the mean of each 100 ms. `#` starts a comment.
@@ -91,34 +91,35 @@ def _read(name: str, info: ValidationInfo) -> str | Rates:
 
 
 class Event(Strict):
-    """Something that changes while the lab runs: a link, a queue's parameters, or a host's congestion control."""
+    """A change during the run of one link, one queue's parameters, or one host's congestion control."""
 
     at: Duration = Field(examples=["500 ms"])
-    """Time of the change after the lab's epoch, or of the begin of `trace`."""
+    """Time of the change after the lab's epoch. A `trace` begins at this time."""
     link: str | None = None
-    """The link's name (`rack1-spine1`), or a glob or range of names: both its ends. With anything but `state`, also one
-    direction (`s1>s2`).
+    """Name, glob or range of names of links (`rack1-spine1`). The change applies to both directions. Except with
+    `state`, one direction can be selected (`s1>s2`).
     """
     state: Literal["down", "up"] | None = None
     """The link's new state. Links are initially up."""
     rate: PositiveRate | None = None
-    """New rate of the link. It also applies to the frame that is being sent."""
+    """New rate of the link. It also applies to the frame in transmission."""
     delay: Duration | None = None
     """New propagation delay of the link. Frames are not reordered."""
     loss: Share | None = None
     """New loss probability of the link."""
     trace: Annotated[str, AfterValidator(_read)] | None = None
-    """A file beside the lab file with the link's rates over time: lines of a time and a rate (`100 ms 5.2 Mbit/s`), or
-    Mahimahi's milliseconds in which a packet may leave. When it ends, the last rate stays.
+    """A file beside the lab file with the link's rates over time. Each line has a time and a rate
+    (`100 ms 5.2 Mbit/s`), or, in Mahimahi's format, a millisecond in which a packet may be sent. After the last line,
+    the last rate applies.
     """
     queue: str | None = None
-    """The end of a link (`s1>s2`, `s1>*`): the queue whose parameters change."""
+    """The queue to change, by its end of a link (`s1>s2`, `s1>*`)."""
     settings: QueueSettings | None = Field(default=None, alias="set")
-    """Changed parameters of the queue's scheme, and its buffer. Others keep their values."""
+    """New values of parameters of the queue's scheme and of its buffer. Other parameters keep their values."""
     host: str | None = None
-    """A host's name, glob or range."""
+    """Name, glob or range of hosts."""
     tcp: CongestionControl | None = None
-    """New congestion control of the host, also of current flows, unless their workload names one."""
+    """New congestion control of the host. It also applies to current flows, unless their workload sets one."""
 
     @model_validator(mode="after")
     def _one_thing(self) -> "Event":

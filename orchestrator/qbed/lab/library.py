@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The labs that come with qbed: found by their names, listed with what they ask and need, and copied to start from."""
+"""The library of labs: find a lab by its name, list labs with their questions and requirements, copy a lab."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from qbed.base.errors import LabError, nearest
 from qbed.base.locations import labs_folder
-from qbed.config.source import read, read_whole
+from qbed.config.source import read, read_lab_text
 
 LAB, CAMPAIGN = "lab.yml", "campaign.yml"
 _COPIED = ("*.yml", "*.p4", "*.json", "*.p4info.txtpb", "*.py", "*.trace", "*.txt", "*.csv")
@@ -114,7 +114,7 @@ def create(place: Path, like: Path) -> None:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     for file in files:
-        text = read_whole(file)
+        text = read_lab_text(file)
         if file.name == LAB:
             text = re.sub(r"(?m)^name:.*$", f"name: {place.name}", text, count=1)
         (beside / file.name).write_text(text)

@@ -120,9 +120,9 @@ class Window(Strict):
     """A time span of the run with separate sums, for example without the warm-up."""
 
     start: Duration = Field(default=0, alias="from", examples=["20 ms"])
-    """Time of its begin after the lab's epoch."""
+    """Begin of the window, as time after the lab's epoch."""
     until: Annotated[Duration | None, Field(examples=["80 ms"])] = None
-    """Time of its end. The default is the lab's end."""
+    """End of the window. The default is the lab's end."""
 
 
 def _window_name(name: str) -> str:
@@ -135,30 +135,30 @@ WindowName = Annotated[str, AfterValidator(_window_name)]
 
 
 class Observe(Strict):
-    """Recording. Totals, time-weighted means, maxima and histograms of every queue are always recorded."""
+    """Recorded data. Totals, time-weighted means, maxima and histograms of every queue are always recorded."""
 
     queues: QueueMode = "summary"
-    """Mode for the switches' queues: `summary`, the interval of a series (`100 us`), or `every packet`."""
+    """Recording of the switches' queues: `summary`, the interval of a time series (`100 us`), or `every packet`."""
     host_queues: QueueMode = "summary"
-    """Mode for the queues of the hosts' network cards, as for `queues`."""
+    """Recording of the queues of hosts' NICs, with the values of `queues`."""
     ports: dict[str, QueueMode] = Field(default_factory=dict)
-    """Mode for single queues, by the end of a link, such as `s1>h1` or `s1>*`."""
+    """Recording of single queues, by the end of a link, such as `s1>h1` or `s1>*`."""
     flows: FlowMode = "off"
-    """The interval of a series of each TCP flow's TCP_INFO, or `off`."""
+    """Interval of the time series of each TCP flow's TCP_INFO, or `off`."""
     statistics: FlowMode = "off"
-    """The interval of a series of the statistics of qdiscs (the schemes' and Linux's), or `off`. They are always
-    recorded at the lab's end.
+    """Interval of the time series of qdiscs' statistics (of schemes and of Linux), or `off`. The statistics at the
+    lab's end are always recorded.
     """
     sojourn: StrictBool = False
     """Whether to record distributions of packets' sojourn times in each queue, by the ECN and DSCP fields on arrival
-    (docs/measuring.md). If a queue has a series, each interval has a distribution, too.
+    (docs/measuring.md). If a queue has a time series, each interval also has a distribution.
     """
     start: Annotated[Duration | None, Field(alias="from", examples=["20 ms"])] = None
-    """Begin of a window `main`: short for `windows: {main: {from: ..., until: ...}}`."""
+    """Begin of the window `main`. `from` and `until` are short for `windows: {main: {from: ..., until: ...}}`."""
     until: Annotated[Duration | None, Field(examples=["80 ms"])] = None
-    """Time of that window's end. The default is the lab's end."""
+    """End of the window `main`. The default is the lab's end."""
     windows: dict[WindowName, Window] = Field(default_factory=dict, max_length=MAX_WINDOWS - 1)
-    """Spans of the run with separate sums of queues and flows (docs/measuring.md), by their names."""
+    """Time spans of the run with separate sums of queues and flows (docs/measuring.md), by their names."""
 
     @property
     def all_windows(self) -> dict[str, Window]:
@@ -174,10 +174,10 @@ def _capture(value: object) -> object:
 
 
 class Capture(Strict):
-    """A capture of the packets that a link's end sends and receives, as a pcap file."""
+    """A pcap file of the packets that a link's end sends and receives."""
 
     end: str
-    """The end of a link, such as `h1>s1`: the interface of h1 to s1."""
+    """The end of a link: `h1>s1` is the interface of h1 to s1."""
     snaplen: Annotated[Size, between(1, 65535, format_size)] = 128
     """Maximum number of captured bytes of each packet."""
 
@@ -226,7 +226,7 @@ class Lab(Strict):
     capture: list[Annotated[Capture, BeforeValidator(_capture, json_schema_input_type=str | Capture)]] = Field(
         default_factory=list
     )
-    """Ends of links whose packets are captured."""
+    """Ends of links at which packets are captured."""
     duration: PositiveDuration = Field(examples=["100 ms"])
     """Duration of the lab after its epoch. Set-up precedes the epoch."""
     seed: int = Field(default=1, ge=0, lt=2**32)

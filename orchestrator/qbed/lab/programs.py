@@ -59,24 +59,24 @@ class Program(Strict):
     on: Hosts
     """Hosts or switches on which the program is started, one instance on each."""
     run: Words
-    """The program and its arguments, as a list or as text with the quoting rules of a shell, without running one. It is
-    a program of the machine (`iperf3 -c h3`), or a file beside the lab file that begins with `#!` (`./sender.py`).
-    `{NAME}` is replaced by the value in `arguments`, `{node}` by the node's name, `{number}` by its position in `on`
-    from 0, `{seed}` by the run's seed, and `{{` by a brace.
+    """The program and its arguments, as a list or as text. Text is split by the quoting rules of a shell, but no shell
+    runs. The program is one of the machine (`iperf3 -c h3`), or a file beside the lab file that begins with `#!`
+    (`./sender.py`). `{NAME}` is replaced by the value in `arguments`, `{node}` by the node's name,
+    `{number}` by the node's position in `on` from 0, `{seed}` by the run's seed, and `{{` by a brace.
     """
     arguments: dict[Annotated[str, Field(pattern=f"^{_NAME}$")], Argument] = Field(default_factory=dict)
     """Values of `{NAME}` in `run`. A campaign's axis can set them (`programs[0].arguments.rate`)."""
     files: list[str] = Field(default_factory=list)
-    """Other files or folders beside the lab file, which are copied to the program's working directory."""
+    """Files or folders beside the lab file that are copied to the program's working directory."""
     environment: dict[Annotated[str, Field(pattern=f"^{_NAME}$")], str] = Field(default_factory=dict)
-    """Environment variables."""
+    """Environment variables of the program."""
     label: str | None = None
     """Name of the program in the results. The default is the name of its file."""
     start: Start = 0
-    """Time of its start after the lab's epoch. `before`: 1 s before the epoch, for servers."""
+    """Start of the program, as time after the lab's epoch. `before`: 1 s before the epoch, for servers."""
     stop: Duration | None = None
-    """Time of SIGTERM, which SIGKILL follows after a second. The default is none: a program that still runs at the
-    lab's end is lost, with its buffered output.
+    """Time of SIGTERM. SIGKILL follows 1 s later. Without `stop`, a program that still runs at the lab's end is killed,
+    and its buffered output is lost.
     """
     output: Literal["text", "json", "key=value"] = "text"
     """Format of the output: `json` (one document, or one on each line) and `key=value` (pairs on a line) become rows of
@@ -104,13 +104,13 @@ def unknown_names(program: Program) -> list[str]:
 
 
 def unread_arguments(program: Program) -> list[str]:
-    """The arguments that `run` does not name."""
+    """Return the arguments that `run` does not use."""
     named = {match[1] for word in program.run for match in _BRACES.finditer(word)}
     return [name for name in program.arguments if name not in named]
 
 
 def filled(program: Program, built_in: dict[str, str]) -> list[str]:
-    """The words of `run` on one node."""
+    """Return the words of `run` on one node."""
     values = built_in | {name: str(value) for name, value in program.arguments.items()}
 
     def replace(match: re.Match[str]) -> str:

@@ -216,6 +216,11 @@ class ControllerSettings(Strict):
     """Number of bits of a switch's part of the signal; 32 by default."""
     forward: OnOff | None = None
     """Whether the signal excludes the queues of the return path. The default is `off`."""
+    header: Literal["full", "compact"] | None = None
+    """Header of its flows' packets: `full` (default), 88 bytes; `compact`, 20 bytes and the signal in so many bytes as
+    `bits` need. The compact one carries `sum`, `max` or `ind`, as a share of the buffer, which all switches have to have
+    in common.
+    """
 
     def given(self) -> Given:
         """The fields that the file gives, parameters included."""

@@ -16,23 +16,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from qbed.base.errors import MissingError, QbedError
 from qbed.base.json_files import Row
-from qbed.cells.arrow import read_cell
-from qbed.live.columns import SAMPLED, STEADY, Flows, binned, portions, width_of
+from qbed.live.cell_tables import batches
+from qbed.live.columns import SAMPLED, STEADY, Columns, Flows, Packets, binned, portions, width_of
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.storage.identity import StoreError, ran_on
 from qbed.substrates import substrate
 from qbed.telemetry.flow_samples import RATE_FIELDS
 from qbed.telemetry.tail import SampleFiles
-from qbed.telemetry.taps import Records
+from qbed.telemetry.taps import OPERATIONS, Records
 
 SETTLED_NS = 10**9
-BATCH_ROWS = 1 << 16
+_PACKET = ("queue", "time_ns", "op", "bytes", "queue_bytes")
 _QUEUE = ("queue", "port", "node", "role", "rate_bps", "duration_ns")
 
 Event = tuple[str, Any]
@@ -45,6 +43,7 @@ class _Viewer:
     def __init__(self, run: Path, cell: int, queues: list[Row], duration_ns: int) -> None:
         self._width_ns = width_of(duration_ns)
         self._flows = Flows(self._width_ns)
+        self._packets = Packets(self._width_ns, duration_ns)
         kinds = {row["node"]: row["role"] for row in queues}
         self.description: Row = {
             "cell": cell, "duration_ns": duration_ns, "bin_ns": self._width_ns,
@@ -58,12 +57,23 @@ class _Viewer:
         if table == "queue_series":
             for part in portions(samples["steady"]):
                 values = {name: samples[name][part] for name in (*SAMPLED, *STEADY)}
-                if columns := binned(samples["id"][part], values, self._width_ns):
-                    yield "queues", columns
+                yield from self._queues(binned(samples["id"][part], values, self._width_ns))
+        elif table == "queue_events":
+            yield from self._queues(
+                self._packets.columns({"queue": samples["id"]} | {f: samples[f] for f in _PACKET[1:]})
+            )
         elif table in RATE_FIELDS:
             rates = self._flows.rates(samples["id"].astype(np.int64), samples["time_ns"], samples[RATE_FIELDS[table]])
             if rates:
                 yield "flows", rates
+
+    def rest(self) -> Iterator[Event]:
+        """The events after the last batch."""
+        yield from self._queues(self._packets.rest())
+
+    def _queues(self, columns: Columns) -> Iterator[Event]:
+        if columns:
+            yield "queues", columns
 
 
 def _links(queues: list[Row], nodes: list[str]) -> Iterator[Row]:
@@ -109,9 +119,9 @@ class CellTail:
         if self._cell is None:
             self._cell = self._newest()
             return [] if self._cell is None else [("cell", self._cell.viewer.description)]
-        ended = self._cell.gone  # before its files are read: they are whole then
+        ended, rest = self._cell.gone, self._cell.viewer.rest  # before its files are read: they are whole then
         try:
-            events = list(self._cell.new())
+            events = list(self._cell.new()) or (list(rest()) if ended else [])
         except (QbedError, ValueError, ArithmeticError):  # a guest that was killed in the middle of a record
             events, ended = [], True
         if ended and not events:
@@ -187,7 +197,7 @@ class _RunningCell:
 def ended_cell(run: Path, cell: int) -> Iterator[Event]:
     """The events of an ended cell, from its tables. `MissingError`, `StoreError`."""
     try:
-        queues = [row for batch in _batches(run, cell, "queues", _QUEUE) for row in batch.to_pylist()]
+        queues = [row for batch in batches(run, cell, "queues", _QUEUE) for row in batch.to_pylist()]
     except (OSError, pa.ArrowException, QbedError):
         raise StoreError(f"the tables of cell {cell} are damaged") from None
     if not queues:
@@ -198,41 +208,23 @@ def ended_cell(run: Path, cell: int) -> Iterator[Event]:
 
 def _ended_events(run: Path, cell: int, viewer: _Viewer) -> Iterator[Event]:
     yield "cell", viewer.description
-    tables: dict[str, tuple[str, ...]] = {"queue_series": ("queue", *SAMPLED)}
+    tables: dict[str, tuple[str, ...]] = {"queue_series": ("queue", *SAMPLED), "queue_events": _PACKET}
     tables |= {table: ("flow", "time_ns", field) for table, field in RATE_FIELDS.items()}
     try:
         for table, names in tables.items():
-            for batch in _batches(run, cell, table, names):
-                columns = [column.fill_null(-1).to_numpy(zero_copy_only=False) for column in batch.columns]
+            for batch in batches(run, cell, table, names):
+                columns = [_numbers(column) for column in batch.columns]
                 samples = dict(zip(("id", *names[1:]), columns, strict=True))
                 yield from viewer.events(table, samples | dict.fromkeys(STEADY, np.zeros(batch.num_rows, np.int64)))
     except (OSError, pa.ArrowException, QbedError):
         yield "damaged", {"cell": cell}
+    yield from viewer.rest()
     yield "cell-end", {"cell": cell}
 
 
-def _batches(run: Path, cell: int, table: str, names: tuple[str, ...]) -> Iterator[Any]:
-    """Those columns of a cell's table: of the cell's own while its run goes on or was not merged, else of the run's."""
-    folder = run / "cells" / f"{cell:06d}"
-    merged = run / f"{table}.parquet"
-    if folder.is_dir():
-        for found in read_cell(folder / f"{table}.arrow", cell):
-            yield from found.select(names).to_batches(BATCH_ROWS)
-    elif merged.is_file():
-        with suppress(FileNotFoundError), pq.ParquetFile(merged) as file:
-            if not {*names} <= {*file.schema_arrow.names}:
-                raise StoreError(f"{merged} has other columns than this qbed's")
-            for batch in file.iter_batches(BATCH_ROWS, _groups(file, cell), ["cell", *names], use_threads=False):
-                rows = batch.filter(pc.equal(batch["cell"], cell))
-                if rows.num_rows:
-                    yield rows.select(names)
-
-
-def _groups(file: Any, cell: int) -> list[int]:
-    """The row groups that may have rows of a cell, by the file's statistics."""
-    found = []
-    for group in range(file.metadata.num_row_groups):
-        known = file.metadata.row_group(group).column(0).statistics
-        if known is None or not known.has_min_max or known.min <= cell <= known.max:
-            found.append(group)
-    return found
+def _numbers(column: Any) -> Any:
+    """A column as numbers: the name of an operation becomes its place in `OPERATIONS`."""
+    if pa.types.is_dictionary(column.type):
+        places = np.array([OPERATIONS.index(name) for name in column.dictionary.to_pylist()] or [0], np.int64)
+        return places[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    return column.fill_null(-1).to_numpy(zero_copy_only=False)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qbed.telemetry.taps import OPERATIONS
+
 BINS = 500
 COLUMNS = 512
 _MAX_ROWS = 100_000
@@ -115,15 +117,68 @@ def _folded(rows: Mapping[str, Array], sums: Mapping[str, Array]) -> Columns:
         return found[used]
 
     ns = total(rows["interval_ns"])
+    mean = np.divide(total(rows["byte_ns"]), ns, out=np.zeros(len(ns)), where=ns > 0)
     return {
         "queue": (keys // wide).tolist(),
         "bin": (keys % wide + first).tolist(),
         "ns": ns.astype(np.int64).tolist(),
         "min": extreme(np.minimum, rows["min_bytes"], _MAX).tolist(),
-        "mean": (total(rows["byte_ns"]) / ns).round(1).tolist(),
+        "mean": mean.round(1).tolist(),
         "max": extreme(np.maximum, rows["max_bytes"], _MIN).tolist(),
         **{name: totals(values) for name, values in sums.items()},
     }
+
+
+class Packets:
+    """Columns of the queues of which every packet is recorded. Between two events, a queue's length is constant."""
+
+    def __init__(self, width_ns: int, duration_ns: int) -> None:
+        self._width_ns, self._duration_ns = width_ns, min(duration_ns, COLUMNS * width_ns)
+        self._last: dict[int, tuple[int, int]] = {}  # by queue, the time of its last event and its length since then
+
+    def columns(self, events: Mapping[str, Array]) -> Columns:
+        """The columns up to each queue's last event: `queue`, `time_ns`, `op`, `bytes`, `queue_bytes`, in order."""
+        queue, time = events["queue"].astype(np.int64), events["time_ns"].astype(np.int64)
+        order = np.argsort(queue, kind="stable")
+        order = order[(time[order] >= 0) & (time[order] < COLUMNS * self._width_ns)]
+        if not len(order):
+            return {}
+        queue, time = queue[order], time[order]
+        size, level = (events[name][order].astype(np.int64) for name in ("bytes", "queue_bytes"))
+        begins = np.flatnonzero(np.diff(queue, prepend=-1))
+        last = np.array([self._last.get(number, (0, 0)) for number in queue[begins].tolist()], np.int64)
+        time[begins] = np.maximum(time[begins], last[:, 0])
+        span = COLUMNS * self._width_ns
+        time = np.maximum.accumulate(queue * span + time) - queue * span  # a guest can write any order
+        before, held = np.roll(time, 1), np.roll(level, 1)
+        before[begins], held[begins] = last.T
+        for row in np.flatnonzero(np.diff(queue, append=-1)):
+            self._last[int(queue[row])] = (int(time[row]), int(level[row]))
+        zero = np.zeros(len(queue), np.int64)
+        rows = {"queue": queue, "bin": np.maximum(time - 1, 0) // self._width_ns, "interval_ns": zero, "byte_ns": zero}
+        rows |= {"min_bytes": level, "max_bytes": level}
+        op = events["op"][order]
+        left = op == OPERATIONS.index("dequeue")
+        sums = {"dequeued": left, "dequeued_bytes": left * size}
+        sums |= {"dropped": op == OPERATIONS.index("drop"), "marked": op == OPERATIONS.index("mark")}
+        constant = self._constant(queue, before, held, time - before)
+        return _folded({name: np.concatenate([values, constant[name]]) for name, values in rows.items()}, sums)
+
+    def rest(self) -> Columns:
+        """The columns from each queue's last event to the end of the cell."""
+        if not self._last:
+            return {}
+        queue = np.array([*self._last], np.int64)
+        time, level = np.array([*self._last.values()], np.int64).T
+        rows = self._constant(queue, time, level, self._duration_ns - time)
+        self._last.clear()
+        return _folded(rows, dict.fromkeys(_SUMS, np.zeros(0))) if len(rows["queue"]) else {}
+
+    def _constant(self, queue: Array, time: Array, level: Array, ns: Array) -> dict[str, Array]:
+        """Spans in which the queue's length is constant, by column."""
+        spans = {"queue": queue, "time_ns": time, "interval_ns": np.ones(len(queue), np.int64), "steady": ns}
+        spans["steady_bytes"] = level
+        return _still({name: values[ns > 0] for name, values in spans.items()}, self._width_ns)
 
 
 class Flows:

@@ -8,6 +8,7 @@ same bytes.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import time
@@ -18,6 +19,7 @@ from typing import Any, TextIO
 
 from qbed.base.json_files import read_json, write_json
 from qbed.live.points import Origin
+from qbed.live.sinks import SinkError
 from qbed.storage.identity import read_identity
 
 FOLDER = "telemetry"
@@ -38,8 +40,17 @@ def origin_of(run: Path) -> Origin:
     return origin
 
 
+def sinks_of(run: Path) -> list[str]:
+    """The names of the sinks that points of a run were sent to."""
+    names = []
+    for file in sorted((run / FOLDER).glob("*.ndjson")):
+        with suppress(ValueError, KeyError, TypeError, StopIteration), file.open() as lines:
+            names.append(next(str(json.loads(line)["sink"]) for line in lines if '"sink"' in line))
+    return names
+
+
 class DeliveryLog:
-    """The points that one sink has."""
+    """The points that one sink has. `SinkError` if another process has this log open."""
 
     def __init__(self, run: Path, sink: str) -> None:
         self.rows: defaultdict[tuple[int, str], int] = defaultdict(int)
@@ -52,11 +63,15 @@ class DeliveryLog:
         self.claims_digest: str | None = None
         """The checksum of the claims that were sent."""
         path = run / FOLDER / f"{hashlib.sha256(sink.encode()).hexdigest()[:16]}.ndjson"
-        known = path.read_bytes() if path.exists() else b""
+        self._file: TextIO = path.open("a")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SinkError(f"another process sends the points of {run} to {sink}") from None
+        known = path.read_bytes()
         for line in known.split(b"\n"):
             with suppress(ValueError, KeyError, TypeError):  # the last line of a process that was killed
                 self._take(json.loads(line))
-        self._file: TextIO = path.open("a")
         self._put({} if known[-1:] in (b"\n", b"") and known else {"sink": sink}, fresh=known[-1:] != b"\n")
 
     def _put(self, entry: dict[str, Any], *, fresh: bool = False) -> None:
@@ -72,6 +87,9 @@ class DeliveryLog:
         if entry.get("done"):
             self.done.add(int(entry["cell"]))
         self.claims_digest = entry.get("claims", self.claims_digest)
+
+    def close(self) -> None:
+        self._file.close()
 
     def record_opened(self) -> None:
         """Record that the sink was opened."""

@@ -1,56 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exporter: a process that sends a run's points to a sink while the cells run. No cell waits for it.
+"""The exporter sends a run's points to a sink, while the cells run (`qbed.live.exporter_process`) or later.
 
-It reads the files that the cells write anyway, with nice 19 and on cores without cells if there are some, and holds one
-batch at a time. While a sink takes nothing, nothing is read, and the run folder keeps the points
-(`qbed.live.delivery_log`). After the end of the run the exporter continues as long as points are taken. Then it reports
-what is left, which `qbed samples RUN` with the same sink sends later.
+It reads the files that the cells write anyway, and holds one batch at a time. While a sink takes nothing, nothing is
+read, and the run folder keeps the points (`qbed.live.delivery_log`). `qbed samples RUN --send` sends what is left.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-import multiprocessing
 import os
 import random
 import shutil
-import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
 from pathlib import Path
 
-from qbed.base import crash_report
 from qbed.base.errors import QbedError
-from qbed.base.processes import end_with_parent
-from qbed.base.terminal import shorten
 from qbed.live import samples
 from qbed.live.cells import SAMPLED, Cells, Piece, Running
 from qbed.live.delivery_log import DeliveryLog, origin_of
 from qbed.live.points import Origin, Points
 from qbed.live.results import claim_points, machine_points, progress_points, run_points
-from qbed.live.sinks import NotTakenError, Sink, SinkError
-from qbed.live.sinks.influx import Influx
-from qbed.live.sinks.ndjson import File
+from qbed.live.sinks import NotTakenError, Sink
 from qbed.storage.checksums import check_merged
 from qbed.storage.run_folder import CLAIMS
 
 POLL_S = 0.2
 CELLS_A_ROUND = 20
 """Ended cells that are sent before the running cells are polled again."""
-STOP_S = 3.0
-"""How long a stopped run waits for its exporters to flush."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 15.0
-PATIENCE = "QBED_INFLUX_PATIENCE"
 PATIENCE_S = 30.0
-"""How long a sink may take nothing after the run until the exporter stops."""
+"""How long a sink may take nothing until `deliver` stops."""
+SHOW_EVERY_S = 5.0
 MACHINE_EVERY_S = 1.0
 MAX_MACHINE = 3_600
 """The most waiting points about the machine and the run's progress. The oldest are dropped: they are no results."""
@@ -59,24 +44,9 @@ WHOLE_RUN = -1
 
 
 @dataclass(frozen=True)
-class Address:
-    """A sink that can be made anew in another process."""
-
-    kind: str
-    where: str
-
-    def __post_init__(self) -> None:
-        patience()  # reports a bad value before the run starts
-
-    def make(self) -> Sink:
-        """`SinkError` if there is none."""
-        return Influx(self.where) if self.kind == "influx" else File(Path(self.where))
-
-
-@dataclass(frozen=True)
 class Delivery:
-    """The result of an export. `left`: cells whose points are incomplete at the sink; `crowded`: cells whose samples
-    would be too many series; `why`: the sink's last error, if it refused points.
+    """The result of an export. `left`: cells whose points are incomplete at the sink; `claims_left`: whether claims
+    are; `crowded`: cells whose samples would be too many series; `why`: the sink's last error, if it refused points.
     """
 
     sink: str
@@ -84,70 +54,74 @@ class Delivery:
     left: int
     crowded: int
     why: str | None
+    claims_left: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sink has all points."""
+        return not self.left and not self.claims_left
 
     def describe(self) -> str:
         """The delivery as one sentence."""
         text = f"{self.points} points to {self.sink}"
         if self.crowded:
             text += f"; only the results of {self.crowded} cells: their samples would be too many series"
-        if self.left:
-            text += f"; NOT DELIVERED: those of {self.left} cells ({self.why})"
+        if not self.complete:
+            left = f"those of {self.left} cells" if self.left else "the claims"
+            text += f"; NOT DELIVERED: {left} ({self.why or 'there was no time left'})"
         return text
 
 
 class SinkTimeoutError(QbedError):
-    """The sink took nothing for too long."""
+    """The sink took nothing for too long, or the export had to end."""
 
 
 class RetryingSink:
-    """Sends batches to a sink until it takes them. `patience`: how long it may take none, in seconds from when that is
-    known; None: without limit.
+    """Sends batches to a sink until it takes them. `expired`: whether to stop, called with the seconds for which the
+    sink has not taken the batch.
     """
 
-    def __init__(self, sink: Sink, patience: Callable[[], float | None]) -> None:
+    def __init__(self, sink: Sink, expired: Callable[[float], bool]) -> None:
         self.sink = sink
         self.why: str | None = None
-        self._patience = patience
-        self._taken = 0.0
-        self._limited: float | None = None
+        self._expired = expired
 
     def send(self, points: Points) -> int:
         """Send points, as the same bytes at each try; returns the sink's size. `SinkTimeoutError`."""
+        self._check(0.0)
+        begun = time.monotonic()
         body, wait_s = self.sink.encode(points), FIRST_WAIT_S
         while True:
             try:
-                size = self.sink.write(body)
+                return self.sink.write(body)
             except NotTakenError as error:
                 self.why = str(error)
-                self._wait(max(wait_s * random.uniform(0.5, 1.0), error.wait_s))
+                self._wait(max(wait_s * random.uniform(0.5, 1.0), error.wait_s), begun)
                 wait_s = min(wait_s * 2, LONGEST_WAIT_S)
-            else:
-                self._taken = time.monotonic()
-                return size
 
-    def _wait(self, pause: float) -> None:
+    def _wait(self, pause: float, begun: float) -> None:
         until = time.monotonic() + pause
         while (now := time.monotonic()) < until:
-            limit = self._patience()
-            if limit is not None:
-                self._limited = self._limited or now
-                if now >= max(self._taken, self._limited) + limit:
-                    raise SinkTimeoutError(self.why or "")
+            self._check(now - begun)
             time.sleep(min(POLL_S, until - now))
+
+    def _check(self, waited_s: float) -> None:
+        if self._expired(waited_s):
+            raise SinkTimeoutError(self.why or "")
 
 
 class Exporter:
     """Sends the points of one run to one sink. `cells`: how many the run has, as far as that is known."""
 
     def __init__(
-        self, run: Path, sink: Sink, patience: Callable[[], float | None], machine: bool = True, cells: int = 0
+        self, run: Path, sink: Sink, expired: Callable[[float], bool], machine: bool = True, cells: int = 0
     ) -> None:
         self._run, self._total = run, cells
         self._origin = origin_of(run)
         self._log = DeliveryLog(run, sink.name)
         sink.open(self._log.size)
         self._log.record_opened()
-        self._sender = RetryingSink(sink, patience)
+        self._sender = RetryingSink(sink, expired)
         self._cells = Cells(run, self._origin)
         self._running: dict[int, Running] = {}
         self._machine: deque[Points] | None = deque(maxlen=MAX_MACHINE) if machine else None
@@ -210,10 +184,14 @@ class Exporter:
         self._running[cell] = stream
         found = False
         if self._cells.fits(cell, len(stream.queues)):
-            with suppress(ValueError, QbedError):  # invalid samples are reported when the cell's tables are made
+            try:
                 for piece in stream.new(self._seen(cell)):
                     self._send(piece)
                     found = True
+            except SinkTimeoutError:
+                raise
+            except (ValueError, QbedError):
+                pass  # invalid samples are reported when the cell's tables are made
         return found
 
     def _finish(self, cell: int, folder: Path) -> None:
@@ -238,11 +216,10 @@ class Exporter:
 
     def _claims(self) -> bool:
         """Send the claims once they are judged, and again after each new judgement."""
+        content, digest = self._judged()
+        if digest in (None, self._log.claims_digest):
+            return False
         try:
-            content = (self._run / CLAIMS).read_bytes()
-            digest = hashlib.sha256(content).hexdigest()
-            if digest == self._log.claims_digest:
-                return False
             check_merged(self._run, [CLAIMS])
         except (OSError, QbedError):
             return False
@@ -251,6 +228,14 @@ class Exporter:
         size = self._sender.send(points) if points is not None else self._log.size
         self._log.record({"claims": digest}, len(verdicts), size)
         return True
+
+    def _judged(self) -> tuple[bytes, str | None]:
+        """The content of the run's claims and its checksum; None if they are not judged yet."""
+        try:
+            content = (self._run / CLAIMS).read_bytes()
+        except OSError:
+            return b"", None
+        return content, hashlib.sha256(content).hexdigest()
 
     def _measure(self, running: int, ended: int, waiting: int) -> None:
         """Send measurements of the machine once a second."""
@@ -266,12 +251,17 @@ class Exporter:
             self._sender.send(self._machine[0])
             self._machine.popleft()
 
+    def close(self) -> None:
+        """Let another process send the points of this run to this sink."""
+        self._log.close()
+
     def delivery(self) -> Delivery:
         """The result so far."""
         _, ended = self._cells.look()
         left = len(ended.keys() - self._log.done)
-        points = self._log.points - self._before
-        return Delivery(self._sender.sink.name, points, left, len(self._cells.crowded), self._sender.why)
+        points, why = self._log.points - self._before, self._sender.why
+        claims_left = self._judged()[1] not in (None, self._log.claims_digest)
+        return Delivery(self._sender.sink.name, points, left, len(self._cells.crowded), why, claims_left)
 
 
 def _machine(run: Path) -> dict[str, float]:
@@ -291,27 +281,52 @@ def _machine(run: Path) -> dict[str, float]:
     }
 
 
-def deliver(run: Path, sink: Sink, patience_s: float | None = None) -> Delivery:
-    """All points of a run folder's cells that the sink does not have yet."""
-    wait_s = patience() if patience_s is None else patience_s
-    exporter = Exporter(run, sink, lambda: wait_s, machine=False)
-    with suppress(SinkTimeoutError):
+def deliver(
+    run: Path, sink: Sink, patience_s: float = PATIENCE_S, show: Callable[[Delivery], None] = lambda _: None
+) -> Delivery:
+    """Send all points of a run folder's cells that the sink does not have yet, until it takes nothing for so long.
+
+    `show` gets the result so far every few seconds.
+    """
+    shown_at = time.monotonic()
+
+    def expired(waited_s: float) -> bool:
+        nonlocal shown_at
+        if time.monotonic() - shown_at >= SHOW_EVERY_S:
+            shown_at = time.monotonic()
+            show(exporter.delivery())
+        return waited_s > patience_s
+
+    exporter = Exporter(run, sink, expired, machine=False)
+    try:
         while exporter.round():
             pass
         exporter.conclude()
+    except SinkTimeoutError:
+        pass
+    finally:
+        exporter.close()
     return exporter.delivery()
 
 
-def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: float | None = None) -> Delivery:
+def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: float = PATIENCE_S) -> Delivery:
     """The samples of a lab that is up, from its beginning; `follow`: until it is not. It is one cell."""
     plan = samples.plan_of(lab)
     begun = (lab.folder / "plan.json").stat().st_mtime_ns
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(begun // 10**9))
     origin = Origin(plan.lab, f"{plan.lab}-{stamp}", begun)
     streams = [Running(plan, part, origin, lab=True) for part in lab.samples(plan).parts]
-    wait_s = patience() if patience_s is None else patience_s
     alive, sent, left = lab.alive, 0, 0
-    sender = RetryingSink(sink, lambda: None if follow and alive() else wait_s)
+    ended_at: float | None = None
+
+    def expired(waited_s: float) -> bool:
+        nonlocal ended_at
+        if not waited_s or (follow and alive()):
+            return False
+        ended_at = ended_at or time.monotonic()
+        return min(waited_s, time.monotonic() - ended_at) > patience_s
+
+    sender = RetryingSink(sink, expired)
     sink.open(None)
     progress = {"cells": 1, "cells_ended": 0, "cells_running": 1}
     try:
@@ -331,117 +346,3 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
         for stream in streams:
             stream.close()
     return Delivery(sink.name, sent, left, 0, sender.why)
-
-
-def patience() -> float:
-    """The value of QBED_INFLUX_PATIENCE in seconds. `SinkError`."""
-    text = os.environ.get(PATIENCE, str(PATIENCE_S))
-    with suppress(ValueError):
-        if 0 <= (seconds := float(text)) < math.inf:
-            return seconds
-    raise SinkError(f"{PATIENCE}: expected seconds, such as 30, got `{shorten(text, 60)}`")
-
-
-@contextmanager
-def exporting(
-    run: Path,
-    addresses: list[Address],
-    done: Callable[[Delivery | str], None],
-    cells_on: Collection[int] = (),
-    cells: int = 0,
-) -> Iterator[None]:
-    """Export the points of a run to its sinks while the context lasts, and the rest at its end. `done` gets the result
-    of each sink. A stopped run does not wait. `cells_on`: the cores of cells; exporters use the others, if any.
-    `cells`: how many cells the run has.
-    """
-    exporters = [ExporterProcess(run, address, cells_on, cells) for address in addresses]
-    wait_s: float | None = STOP_S
-    try:
-        yield
-        wait_s = None
-    finally:
-        for exporter in exporters:
-            exporter.send("end" if wait_s is None else "stop")
-        for exporter in exporters:
-            done(exporter.result(wait_s))
-
-
-class ExporterProcess:
-    """The run's handle of an exporter process."""
-
-    def __init__(self, run: Path, address: Address, cells_on: Collection[int], cells: int = 0) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._where = address.where
-        self._pipe, child_end = context.Pipe()
-        arguments = (child_end, run, address, os.getpid(), cells_on, cells)
-        self._process = context.Process(target=_serve, args=arguments, name="qbed-exporter")
-        resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        child_end.close()
-
-    def send(self, command: str) -> None:
-        with suppress(OSError):
-            self._pipe.send(command)
-
-    def result(self, wait_s: float | None) -> Delivery | str:
-        found: Delivery | str = f"telemetry to {self._where} was not waited for"
-        try:
-            if self._pipe.poll(wait_s):
-                found = self._pipe.recv()
-        except (EOFError, OSError):
-            found = f"telemetry to {self._where} ended: its process was killed"
-        self._process.join(1)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        return found
-
-
-def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on: Collection[int], cells: int) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the run decides when the exporter ends
-    if not end_with_parent(parent, signal.SIGKILL):
-        return
-    os.nice(19)
-    if others := os.sched_getaffinity(0) - set(cells_on):
-        os.sched_setaffinity(0, others)
-    commands: list[str] = []
-
-    def wait() -> float | None:
-        while not commands and pipe.poll():
-            commands.append(_received(pipe))
-        return None if not commands else 0.0 if commands[0] == "stop" else patience()
-
-    try:
-        answer: Delivery | str = _export(Exporter(run, address.make(), wait, cells=cells), wait, pipe)
-    except QbedError as error:
-        answer = f"telemetry: {error}"
-    except Exception as problem:
-        answer = f"telemetry: {crash_report.explain(problem)}"
-    with suppress(OSError):
-        while not commands:  # the run continues without this exporter
-            commands.append(_received(pipe))
-        pipe.send(answer)
-
-
-def _received(pipe: Connection) -> str:
-    try:
-        return str(pipe.recv())
-    except (EOFError, OSError):
-        return "stop"
-
-
-def _export(exporter: Exporter, wait: Callable[[], float | None], pipe: Connection) -> Delivery:
-    with suppress(SinkTimeoutError):
-        while (left := wait()) != 0.0:
-            if not exporter.round():
-                if left is not None:
-                    break
-                pipe.poll(POLL_S)
-        if left != 0.0:
-            exporter.conclude()
-    return exporter.delivery()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qbed.base.errors import LabError
-from qbed.config.source import Source, parse, read_whole
+from qbed.config.source import Source, parse, read_lab_text
 from qbed.lab.topology import NAME
 from qbed.network.load import lab_from_source
 
@@ -32,7 +32,7 @@ def import_topology(path: Path) -> str:
     A node of kind `linux` with one link is a host, every other node a switch. Links to the machine itself and to
     management networks are left out, and listed in comments.
     """
-    text = read_whole(path)
+    text = read_lab_text(path)
     if "{{" in text:
         raise LabError([f"{path}: is a template (it has `{{{{`); expected a topology, rendered"])
     source = parse(text, str(path), path.parent)

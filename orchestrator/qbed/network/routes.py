@@ -99,8 +99,8 @@ class Routing:
         if (switch, edge) not in self._next_hops:
             distances = self.distances(edge)
             nearer = distances.get(switch, 0) - 1
-            ways = zip(self.switch_outs[switch], self._switch_peers[switch], strict=True) if nearer >= 0 else ()
-            self._next_hops[switch, edge] = [out for out, peer in ways if distances[peer] == nearer]
+            hops = zip(self.switch_outs[switch], self._switch_peers[switch], strict=True) if nearer >= 0 else ()
+            self._next_hops[switch, edge] = [out for out, peer in hops if distances[peer] == nearer]
         return self._next_hops[switch, edge]
 
     def uplinks(self, host: int) -> list[Out]:

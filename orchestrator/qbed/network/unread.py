@@ -73,7 +73,9 @@ def _check_pairing(resolved: ResolvedLab, path: FieldPath, content: object) -> N
     if not isinstance(content, Paired) or content.pairing == "in order":
         return
     if content.pairs is not None:
-        resolved.problems.not_read((*path, "pairing"), "`pairs` says who sends to whom: expected `from` and `to`")
+        resolved.problems.not_read(
+            (*path, "pairing"), "`pairs` has a receiver for each sender: expected `from` and `to`"
+        )
         return
     senders, receivers = (len(select_hosts(names or [], resolved.hosts)) for names in (content.source, content.to))
     if content.pairing == "permutation" and senders != receivers:

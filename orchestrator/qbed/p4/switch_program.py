@@ -40,11 +40,11 @@ def check_port(settings: SwitchSettings, path: FieldPath, problems: Problems) ->
     switch = str(path[-1]).partition(">")[0]
     for name in SWITCH_FIELDS:
         if getattr(settings, name) is not None:
-            problems.error((*path, name), f"is of a switch as a whole: expected it under `{switch}`")
+            problems.error((*path, name), f"applies to the switch, not to a port: expected it under `{switch}`")
 
 
 class Programs:
-    """Finds switches' programs; each is read once."""
+    """Loads switches' programs, each once."""
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
@@ -149,12 +149,12 @@ def check_sizes(program: Program, entries: list[Entry]) -> None:
     counts = Counter(entry.table for entry in entries)
     for table in program.info.tables:
         if counts[table.name] > table.size:
-            text = f"its ports make {counts[table.name]} entries of the program's table `{table.alias}`"
+            text = f"its ports need {counts[table.name]} entries in the program's table `{table.alias}`"
             raise SettingError("scheme", f"{text}, which has room for {table.size}")
 
 
 def forwards(program: Program) -> bool:
-    """Whether the plan fills the program's forwarding tables; other programs do without."""
+    """Whether the program has the forwarding tables that the plan fills."""
     return FORWARDING.keys() <= program.tables.keys()
 
 
@@ -182,7 +182,7 @@ def recirculation_of(
     setting = given.get("recirculation")
     if setting is not None and default is None:
         if program.scheme is not None:
-            text = f"the program of `{program.scheme}` has no use for a port without a link: not used; expected none"
+            text = f"the program of `{program.scheme}` does not recirculate: `recirculation` is not used; expected none"
             problems.not_read(setting[1], text)
             return None
         default = _DEFAULT_RECIRCULATION

@@ -247,7 +247,7 @@ class _Compiler:
             name=self.names[node],
             kind="host",
             kernel=None if kernel == "auto" else kernel,
-            kernel_asked_at=self.resolved.source.place(settings["kernel_at"]) if kernel != "auto" else "",
+            kernel_requested_at=self.resolved.source.place(settings["kernel_at"]) if kernel != "auto" else "",
             addresses=self.node_addresses(node),
             sysctls=host_sysctls(settings, self.lab.addressing, socket_buffer_bytes),
             routes=list(self.host_routes(node, host_metrics(settings))),
@@ -268,6 +268,7 @@ class _Compiler:
                 "unit": spec.unit,
                 "bits": spec.bits,
                 "forward": spec.forward,
+                "compact": spec.compact,
             }
         )
 

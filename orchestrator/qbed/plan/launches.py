@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start of programs as workload. Their files are copied into their nodes, like those of controllers."""
+"""Launches of programs as workload. Their files are copied to the programs' nodes, like the files of controllers."""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -12,10 +12,11 @@ from qbed.plan.controlling import environment
 from qbed.plan.model import Node
 
 FOLDER = "/run/lab"
-"""Working folder in each node with the files that are beside the lab file."""
-ANYWHERE = "/tmp"
+"""Working folder of programs with files from the lab's folder."""
+TEMPORARY = "/tmp"
 """Working folder of programs without files."""
-AHEAD_NS = 1_000_000_000
+LEAD_NS = 1_000_000_000
+"""Time from the start of a program with `start: before` to the epoch."""
 SIZE = 4
 """Memory of a program, in units of an FRR daemon."""
 
@@ -32,12 +33,12 @@ def launches(resolved: ResolvedLab, seed: int, epoch_ns: int) -> list[p.Launch]:
 
 def _launch(number: int, launch: Launch, node: int, built_in: dict[str, str], epoch_ns: int) -> p.Launch:
     program: Program = launch.program
-    folder = FOLDER if launch.files else ANYWHERE
+    folder = FOLDER if launch.files else TEMPORARY
     argv = filled(program, built_in)
     if program.is_beside_lab and launch.files and str(PurePosixPath(argv[0])) not in launch.files:
-        argv[0] = f"./{next(iter(launch.files))}"  # from elsewhere: the program is the first of its files
-    # Scripts of Python are what scripts of controllers are.
-    variables = environment(epoch_ns, ANYWHERE) | {"QBED_NODE": built_in["node"], "QBED_SEED": built_in["seed"]}
+        argv[0] = f"./{next(iter(launch.files))}"  # the program was copied from another folder, as the first file
+    # Python scripts have the same environment as scripts of controllers.
+    variables = environment(epoch_ns, TEMPORARY) | {"QBED_NODE": built_in["node"], "QBED_SEED": built_in["seed"]}
     return p.Launch(
         program=number,
         label=program.name,
@@ -45,7 +46,7 @@ def _launch(number: int, launch: Launch, node: int, built_in: dict[str, str], ep
         argv=argv,
         environment=variables | program.environment,
         folder=folder,
-        start_ns=program.start if isinstance(program.start, int) else -AHEAD_NS,
+        start_ns=program.start if isinstance(program.start, int) else -LEAD_NS,
         stop_ns=program.stop,
         any_status=program.status == "any",
         output=program.output,

@@ -75,7 +75,7 @@ class Node(Part):
     """In containers, the machine's kernel (`host`) or the lab's (`qbed`), if the lab file selects one. Otherwise a
     switch has the lab's kernel, and a host the machine's if that has the same features.
     """
-    kernel_asked_at: SkipJsonSchema[str] = Field(default="", exclude=True)
+    kernel_requested_at: SkipJsonSchema[str] = Field(default="", exclude=True)
     """Position of `kernel` in the lab file, for messages; not in plan.json."""
     addresses: list[Address]
     """Addresses, one of each IP version of the lab."""
@@ -392,11 +392,11 @@ class Plan(Part):
     @cached_property
     def one_path(self) -> bool:
         """Whether every packet has exactly one path."""
-        ways = [len(route.via) for node in self.nodes for route in node.routes]
-        ways += [expected.hops for node in self.nodes for expected in node.expects]
+        path_counts = [len(route.via) for node in self.nodes for route in node.routes]
+        path_counts += [expected.hops for node in self.nodes for expected in node.expects]
         entries = [entry for node in self.nodes if node.pipeline is not None for entry in node.pipeline.entries]
-        ways += [entry.arguments["count"] for entry in entries if entry.action == "route"]
-        return all(count == 1 for count in ways)
+        path_counts += [entry.arguments["count"] for entry in entries if entry.action == "route"]
+        return all(count == 1 for count in path_counts)
 
     def node_index(self, name: str) -> int:
         """The index of a node. KeyError if there is none of that name."""

@@ -48,7 +48,7 @@ def draw_images(
 
 
 def _drawn(figure: go.Figure, kind: str, style: Style) -> bytes:
-    """The file's content. A browser that does not answer, as happens now and then, is ended, and another one asked."""
+    """Render `figure` as a file's content. If the browser hangs, as happens now and then, start another one."""
     scope = plotly.io.kaleido.scope
     if scope is not None and scope.mathjax is not None:
         scope.mathjax = None  # no figure has formulas, and a PDF that is quick enough shows that it is being loaded

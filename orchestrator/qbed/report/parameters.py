@@ -167,7 +167,10 @@ def _tcp(plan: Plan) -> Iterator[tuple[Key, Effective]]:
 
 def _tcp_of(node: Node) -> str:
     metrics = next((route.metrics for route in node.routes), Metrics())
-    parts = [node.sysctls.get(_CONTROL, ""), _ECN.get(node.sysctls.get(_TCP_ECN, ""), "ECN if control or peer asks")]
+    parts = [
+        node.sysctls.get(_CONTROL, ""),
+        _ECN.get(node.sysctls.get(_TCP_ECN, ""), "ECN if control or peer requests it"),
+    ]
     if metrics.features:
         parts[1] = "ECN on"
     parts += [f"minimum RTO {metrics.rto_min_ms} ms"] if metrics.rto_min_ms is not None else []
@@ -293,11 +296,13 @@ def _controllers(lab: ResolvedLab, plan: Plan) -> Iterator[tuple[Key, Effective]
 
 
 def _controller(group: str, controller: Controller, spec: ControllerSpec) -> Iterator[tuple[Key, Effective]]:
-    asked = spec.signal
-    if asked != "rtt":
-        asked += f" of {spec.unit} in {spec.bits} {'bit' if spec.bits == 1 else 'bits'}"
-        asked += ", forward" if spec.forward else ""
-    yield Key(group, "controller"), Effective(f"{spec.name} by {asked}")
+    signal = spec.signal
+    if signal != "rtt":
+        signal += f" of {spec.unit} in {spec.bits} {'bit' if spec.bits == 1 else 'bits'}"
+        signal += ", forward" if spec.forward else ""
+    if spec.compact is not None:
+        signal += f", header of {spec.header_bytes} bytes"
+    yield Key(group, "controller"), Effective(f"{spec.name} by {signal}")
     values, lengths = controller.values(spec.options), controller.lengths
     drain = _drain(lengths, values, 1, 1, 1) if lengths.rate else None
     for name, value in values.items():

@@ -120,6 +120,8 @@ def _controller(controller: Controller | None) -> str:
     if signal != "rtt":
         forward = ", forward" if controller.forward else ""
         signal += f" of {controller.unit} in {controller.bits} bits{forward}"
+    if controller.compact is not None:
+        signal += f", header of {controller.header_bytes} bytes"
     shown = controllers()[controller.name].describe(bytes.fromhex(controller.parameters))
     return "; ".join([f"{controller.name} by {signal}", ", ".join(f"{name} {value}" for name, value in shown.items())])
 
@@ -185,15 +187,15 @@ def _peers(plan: Plan) -> dict[int, str]:
 def describe_workload(plan: Plan, workload: Workload) -> Row:
     """A workload in words."""
     if isinstance(workload, Flows):
-        who, what = _flows(plan, workload)
+        hosts, flows = _flows(plan, workload)
     else:
-        who, what = _exchanges(workload) if isinstance(workload, Exchanges) else _arrivals(workload)
+        hosts, flows = _exchanges(workload) if isinstance(workload, Exchanges) else _arrivals(workload)
     return {
         "label": workload.label,
         "transport": workload.transport,
         "tcp": workload.congestion_control or "",
-        "hosts": who,
-        "flows": what,
+        "hosts": hosts,
+        "flows": flows,
         "start": format_duration(workload.start_ns),
         "stop": "" if workload.stop_ns is None else format_duration(workload.stop_ns),
     }
@@ -201,9 +203,9 @@ def describe_workload(plan: Plan, workload: Workload) -> Row:
 
 def _flows(plan: Plan, workload: Flows) -> tuple[str, str]:
     pairs = [f"{plan.nodes[a].name}>{plan.nodes[b].name}" for a, b in workload.pairs]
-    who = pairs[0] if len(set(pairs)) == 1 else f"{pairs[0]} ... {pairs[-1]}"
+    hosts = pairs[0] if len(set(pairs)) == 1 else f"{pairs[0]} ... {pairs[-1]}"
     size = "unlimited" if workload.size_bytes is None else format_size(workload.size_bytes)
-    return who, f"{len(pairs)} of {'at most ' if workload.each else ''}{size}"
+    return hosts, f"{len(pairs)} of {'at most ' if workload.each else ''}{size}"
 
 
 def _ends(workload: Arrivals | Exchanges) -> str:

@@ -180,7 +180,7 @@ class Survey:
         everywhere += [("--set", path) for path in leaves(self.matrix.fixed)]
         for digits, digest in self.digests.items():
             keys = [("axis", *at, path) for at in enumerate(digits) for path in given[at]]
-            keys += [(who, 0, 0, path) for who, path in everywhere]
+            keys += [(origin, 0, 0, path) for origin, path in everywhere]
             for key in keys:
                 why = next((digest.unread[path] for path in digest.unread if within(key[-1], path)), None)
                 if why is None:

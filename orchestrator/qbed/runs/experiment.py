@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import platform
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from qbed import __version__
 from qbed.base.errors import LabError
 from qbed.base.json_files import Row, write_json
 from qbed.campaign.axes import column_name
@@ -28,15 +24,18 @@ from qbed.claims.compare import judge_run
 from qbed.claims.verdict import Verdict
 from qbed.claims.views import connect
 from qbed.config.reach import ReachError, beneath
-from qbed.config.source import Source, read, read_whole
-from qbed.live.exporter import Address, Delivery, exporting
+from qbed.config.source import Source, read, read_lab_text
+from qbed.live.exporter import Delivery
+from qbed.live.exporter_process import FLUSH_S, exporting
+from qbed.live.sinks.address import Address
 from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.report.parameter_table import ParameterTable
 from qbed.runs.calibrate import calibrated
 from qbed.runs.choice import Choice, Shard
-from qbed.runs.executor import WALL_TIMES, Executor, OutcomeLog, RunStoppedError, Totals, Watcher
+from qbed.runs.executor import Executor, OutcomeLog, RunStoppedError, Totals, Watcher
 from qbed.runs.preflight import run_preflight
+from qbed.runs.provenance import commit_of, meta
 from qbed.runs.shards import check_shards, gather
 from qbed.runs.worker import Task
 from qbed.storage.cell_store import default_store
@@ -73,6 +72,9 @@ class Screen(Watcher, Protocol):
     def phase(self, name: str) -> None:
         """The run enters this phase."""
 
+    def flushing(self, text: str) -> None:
+        """The run has ended and waits for points to be sent; `text` is a line of progress."""
+
     def delivered(self, result: Delivery | str) -> None:
         """The delivery of the run's points to one sink, or the reason of its failure."""
 
@@ -89,8 +91,11 @@ class Experiment:
     lock: Literal["write", "compare"] | None = None
     shard: Shard | None = None
     sinks: list[Address] = field(default_factory=list)
+    flush_timeout_s: float = FLUSH_S
     warnings: list[str] = field(default_factory=list)
     parameters: ParameterTable = field(default_factory=ParameterTable)
+    commit: str | None = None
+    """The commit of the campaign's repository before the first cell."""
 
 
 @dataclass
@@ -128,7 +133,7 @@ class RunOptions:
     `dilation`: that of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
     campaign runs on several substrates, each in a separate folder within `out`. `store`: use cells of the store.
     `lock`: write the campaign's lock or compare with it. `shard`: run only this part of the cells, without claims.
-    `sinks`: exporters of samples during the run.
+    `sinks`: exporters of samples during the run. `flush_timeout_s`: how long the end of the run waits for them.
     """
 
     profile: str | None = None
@@ -144,6 +149,7 @@ class RunOptions:
     lock: Literal["write", "compare"] | None = None
     shard: Shard | None = None
     sinks: list[Address] = field(default_factory=list)
+    flush_timeout_s: float = FLUSH_S
 
 
 def prepare(
@@ -171,7 +177,7 @@ def prepare(
         "profile": profile,
         "question": campaign.question,
         "lab_file": str(lab),
-        "lab_sha256": hashlib.sha256(read_whole(lab).encode()).hexdigest(),
+        "lab_sha256": hashlib.sha256(read_lab_text(lab).encode()).hexdigest(),
         "plans": checked.plans,
         "matrix": json.loads(json.dumps(matrix.describe(), default=str)),
         "toolchain": find_toolchain().manifest.model_dump(),
@@ -196,8 +202,10 @@ def prepare(
         options.lock,
         options.shard,
         options.sinks,
+        options.flush_timeout_s,
         checked.warnings,
         checked.parameters,
+        commit_of(Path(source.file).parent),
     )
 
 
@@ -284,8 +292,10 @@ def run_campaign(
         choice = Choice(task.matrix, store, experiment.shard)
         totals = Totals(len(choice), 0)
         try:
-            cores = executor.cores[: len(choice)]
-            with exporting(task.out, experiment.sinks, screen.delivered, cores, len(choice)):
+            with exporting(
+                task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)], len(choice),
+                flush_s=experiment.flush_timeout_s, flushing=screen.flushing,
+            ):  # fmt: skip
                 if shards:
                     gather(store, shards, choice)
                     totals.cells = totals.skipped = len(choice)
@@ -352,7 +362,7 @@ def _conclude(
     _count(totals, counted)
     write_json(out / CLAIMS, [verdict.model_dump() for verdict in verdicts])
     record_checksums(out, [CLAIMS], more=True)
-    write_json(out / "meta.json", _meta(experiment, time.monotonic() - begun))
+    write_json(out / "meta.json", meta(experiment.task, experiment.commit, time.monotonic() - begun))
     screen.phase("report")
     made = make_report(out, images=images, advance=screen.phase)
     differences = _locked(experiment, totals, traces_of(out))
@@ -392,32 +402,3 @@ def _locked(experiment: Experiment, totals: Totals, found: Iterable[tuple[int, s
         raise LockError(f"{lock.path} is unchanged: {totals.cells - len(complete)} cells have no trace")
     lock.record(experiment.profile, kernel, complete)
     return []
-
-
-def _meta(experiment: Experiment, wall_s: float) -> Row:
-    """The content of meta.json, which may differ between equal runs: host, versions and wall-clock times."""
-    return {
-        "provenance": {
-            "command": " ".join(["qbed", *sys.argv[1:]]),
-            "run_at": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-            "wall_clock_s": round(wall_s, 2),
-            "qbed": __version__,
-            "substrate": experiment.task.on,
-            "dilation": experiment.task.dilation,
-            "python": platform.python_version(),
-            "host": f"{platform.system()} {platform.release()}, {platform.machine()}",
-            "cores": len(os.sched_getaffinity(0)),
-        },
-        "cell_wall_s": {str(cell): seconds for cell, seconds in wall_times(experiment.task.out).items()},
-    }
-
-
-def wall_times(run: Path) -> dict[int, float]:
-    """The wall-clock time of each ended cell of a run in seconds, by number."""
-    times: dict[int, float] = {}
-    with suppress(FileNotFoundError), (run / "cells" / WALL_TIMES).open() as lines:
-        for line in lines:
-            with suppress(ValueError, KeyError, TypeError):  # the last line of a runner that was killed
-                entry = json.loads(line)
-                times[int(entry["cell"])] = float(entry["wall_s"])
-    return times

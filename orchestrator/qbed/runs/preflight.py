@@ -165,8 +165,8 @@ def _without_effect(survey: Survey, source: Source, found: PreflightResult, *, n
                 text = f"{_pair(axis, first, second)} give the same plan beside {survey.shown(digits, place)}"
                 instead = "expected alternatives (`name`, `set`) that set this field only where it has an effect"
                 yield source.message(at, f"{text}: nothing there takes them; {instead}")
-    for who, text in survey.never_used():
-        if narrowed and who != "--set":
+    for origin, text in survey.never_used():
+        if narrowed and origin != "--set":
             found.warnings.append(text)
         else:
             yield text

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from qbed.service.client import Client
 
 SERVER, TOKEN = "QBED_SERVER", "QBED_TOKEN"
-"""They name a service that runs campaigns instead of this machine, and what it asks for."""
+"""Environment variables with a service that runs campaigns instead of this machine, and with its token."""
 
 
 def connected(url: str | None, token: str | None) -> Client:
-    """A connection to a service; `QbedError` where that is none, or nothing here can ask it."""
+    """Connect to a service. Raise `QbedError` if `url` names none, or if the HTTP client is not installed."""
     if not url:
         raise QbedError(f"which service? `qbed --server URL ...`, `qbed.Service(URL)`, or {SERVER}")
     try:

@@ -25,6 +25,7 @@ from qbed.base.errors import MissingError, QbedError
 from qbed.base.json_files import Row
 from qbed.lab import library, reference
 from qbed.live.cell_events import ended_cell
+from qbed.live.cell_tables import totals
 from qbed.service import gallery, requests, results, sse
 from qbed.service.guard import Guard
 from qbed.service.job_runner import JobRunner
@@ -140,6 +141,7 @@ def _service(request: Request) -> Service:
 
 ServiceDep = Annotated[Service, Depends(_service)]
 JobNumber = Annotated[int, InPath(ge=1, lt=2**53)]
+CellNumber = Annotated[int, InPath(ge=0, lt=2**31)]
 
 
 # --- campaigns ---
@@ -251,14 +253,17 @@ async def samples(job: JobNumber, service: ServiceDep) -> StreamingResponse:
     response_class=StreamingResponse,
     responses=_EVENTS,
 )
-async def past_samples(
-    job: JobNumber, cell: Annotated[int, InPath(ge=0, lt=2**31)], service: ServiceDep
-) -> StreamingResponse:
+async def past_samples(job: JobNumber, cell: CellNumber, service: ServiceDep) -> StreamingResponse:
     events = await asyncio.to_thread(ended_cell, service.run(job), cell)
     return service.begin_stream(sse.replay(events, service.stopping))
 
 
 # --- results ---
+
+
+@api.get("/jobs/{job}/cells/{cell}/totals", summary="Totals of the queues and flows of a cell that has ended")
+def cell_totals(job: JobNumber, cell: CellNumber, service: ServiceDep) -> dict[str, Any]:
+    return totals(service.run(job), cell)
 
 
 @api.get("/jobs/{job}/cells", summary="The cells that have ended")

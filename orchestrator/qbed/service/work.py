@@ -13,7 +13,9 @@ from qbed.base import crash_report
 from qbed.base.errors import LabError, QbedError
 from qbed.base.terminal import shorten
 from qbed.config.reach import FOREIGN, TRUST
-from qbed.live.exporter import Address, Delivery
+from qbed.live.exporter import Delivery
+from qbed.live.exporter_process import FLUSH_TIMEOUT, parse_flush_timeout
+from qbed.live.sinks.address import Address
 from qbed.report import make_report  # noqa: F401 - loaded before there is a job
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import RunOptions, RunResult, prepare, run_campaign
@@ -76,6 +78,9 @@ class EventScreen:
     def phase(self, name: str) -> None:
         self.write("phase", name=name)
 
+    def flushing(self, text: str) -> None:
+        self.write("flushing", text=text)
+
     def delivered(self, result: Delivery | str) -> None:
         self.write("delivered", text=result if isinstance(result, str) else result.describe())
 
@@ -122,6 +127,7 @@ def _execute(spec: JobSpec, screen: EventScreen) -> int:
         request["profile"], Path(spec.place) / RUN, request["seeds"], request["settings"], request["keep"], limits,
         request["on"], request["dilation"], store=request["store"],
         lock="compare" if request["locked"] else None, sinks=sinks,
+        flush_timeout_s=parse_flush_timeout(os.environ.get(FLUSH_TIMEOUT)),
     )  # fmt: skip
     screen.write("phase", name="checking")
     experiment = prepare(Path(spec.lab), options)
@@ -131,6 +137,7 @@ def _execute(spec: JobSpec, screen: EventScreen) -> int:
     cores = sorted(os.sched_getaffinity(0))
     workers = min(spec.cores or len(cores), substrate(request["on"]).cells_at_once or 1 << 20)
     assigned = [cores[i % len(cores)] for i in range(workers)]
+    screen.write("phase", name="running")
     # No other run uses the job's run folder: results of another version of qbed in it may be replaced.
     outcome = run_campaign(experiment, LocalExecutor(assigned), screen, images=request["images"], fresh=True)
     screen.write("concluded", **concluded(outcome))

@@ -285,7 +285,7 @@ PROBES = _schema(
         "src": NAME,
         "dst": NAME,
         "dscp": pa.uint8(),
-        **_ints("probe", "sent_ns", "rtt_ns", "there_ns", "back_ns", "ipdv_ns"),
+        **_ints("probe", "sent_ns", "rtt_ns", "forward_ns", "reverse_ns", "ipdv_ns"),
         "lost": pa.bool_(),
     },
 )

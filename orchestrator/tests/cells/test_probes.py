@@ -115,7 +115,7 @@ def test_rows_say_both_ways_and_what_is_lost(tmp_path: Path) -> None:
     found = table(tmp_path, records([*back, (3, 2, 20, 0, -1), (3, 5, 50, 0, -1), (8, 1, 60, 0, -1)]))
     assert found[0] == {
         "flow": 3, "workload": 0, "label": "a", "src": "h1", "dst": "h2", "dscp": 46, "probe": 0, "sent_ns": 0,
-        "rtt_ns": 13, "there_ns": 5, "back_ns": 7, "ipdv_ns": None, "lost": False,
+        "rtt_ns": 13, "forward_ns": 5, "reverse_ns": 7, "ipdv_ns": None, "lost": False,
     }  # fmt: skip
     assert [row["ipdv_ns"] for row in found] == [None, None, 4, None, None, None, None]
     # Number 2 was sent before one that is back; numbers 5 and 1 may be under way.
@@ -136,10 +136,10 @@ def test_however_it_is_read_each_probe_is_one_row(
     complete = table(tmp_path_factory.mktemp("whole"), records(probes))
     made, pieces = Probes(FLOWS), read_probes(io.BytesIO(records(probes)), chunk)
     assert [row for piece in pieces for row in made._table(piece).to_pylist()] == complete
-    assert [(row["flow"], row["probe"], row["there_ns"]) for row in complete] == [(p[0], p[1], p[3]) for p in probes]
+    assert [(row["flow"], row["probe"], row["forward_ns"]) for row in complete] == [(p[0], p[1], p[3]) for p in probes]
     for row in complete:
         before = sent.get((row["flow"], row["probe"] - 1))
-        assert row["ipdv_ns"] == (None if before is None else row["there_ns"] - before[3])
+        assert row["ipdv_ns"] == (None if before is None else row["forward_ns"] - before[3])
 
 
 @pytest.mark.parametrize(

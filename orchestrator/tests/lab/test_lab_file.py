@@ -144,7 +144,7 @@ def test_every_sender_needs_a_controller() -> None:
 NO_USE_FOR_RATES = [
     ("transport: rate", "transport: rate, tcp: bbr", "lab.yml:10:64: workload[0].flow.tcp: the transport `rate` has no congestion control of TCP: not used; expected a host's `controller`"),
     ("transport: rate", "transport: rate, connect: before", "lab.yml:10:68: workload[0].flow.connect: the transport `rate` has no handshake: not used; expected no `connect`, or `transport: tcp`"),
-    ("rate: 1 Gbit/s", "bits: 4", "lab.yml:8:57: hosts.default.controller.bits: its flows ask switches for nothing: not used; expected a `signal` beside it, such as `max`"),
+    ("rate: 1 Gbit/s", "bits: 4", "lab.yml:8:57: hosts.default.controller.bits: its flows request no signal from switches: not used; expected a `signal` beside it, such as `max`"),
     ("rate: 1 Gbit/s", "step: 3 Mbit/s", "lab.yml:8:57: hosts.default.controller.step: the controller `fixed` has no parameter `step`: not used; expected a controller that has it (`extent`, `reaction_point`)"),
     ("controller: {name: fixed, rate: 1 Gbit/s}", "reflect: 1 %}\n  h1: {controller: {name: fixed}}\n  h2: {controller: {rate: 1 Gbit/s}", "lab.yml:10:27: hosts.h2.controller.rate: there is no controller: not used; expected a `name` beside it"),
 ]  # fmt: skip
@@ -425,7 +425,7 @@ def test_a_pairing_without_effect_is_refused() -> None:
     ]
     text = GOOD.replace("flow: {from: h1, to: h3", "flows: {pairs: [[h1, h3]], pairing: random")
     assert messages(text) == [
-        "lab.yml:10:41: workload[0].flows.pairing: `pairs` says who sends to whom: expected `from` and `to`"
+        "lab.yml:10:41: workload[0].flows.pairing: `pairs` has a receiver for each sender: expected `from` and `to`"
     ]
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from campaigns import LAB, write_lab
-from synthetic import flow_sample, sample, write_out
+from synthetic import event, flow_sample, sample, write_out
 
 from qbed.base.errors import MissingError
 from qbed.base.json_files import write_sealed
 from qbed.cells.arrow import read_cell
 from qbed.cells.store_cell import store_cell
 from qbed.live.cell_events import CellTail, Event, ended_cell
+from qbed.live.cell_tables import totals
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
@@ -30,8 +31,13 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+def packets_of(plan: Plan) -> int:
+    """A queue without a series."""
+    return max(index for index, queue in enumerate(plan.queues) if not queue.observe.interval_ns)
+
+
 def start(run: Path) -> tuple[Path, Plan]:
-    """A running cell with its files: samples of queues, one of which represents idle intervals, and of flows."""
+    """A running cell with its files: samples of queues, one of which represents idle intervals, packets, and flows."""
     lab = LAB.replace("queues: 1 ms", "queues: 1 ms, flows: 1 ms")
     plan = compile_lab(load_lab(write_lab(run.parent / "lab", lab=lab)))
     cell = run / "cells/000003.tmp"
@@ -43,6 +49,10 @@ def start(run: Path) -> tuple[Path, Plan]:
             sample(
                 0, 1_000_000, 1_000_000, dequeued=3, dequeued_bytes=3000, steady=18, steady_bytes=9, steady_packets=1
             )
+        )
+        packet = packets_of(plan)
+        taps.write(
+            event(packet, 2_000_000, 1, 0) + event(packet, 2_100_000, 4, 0) + event(packet, 5_000_000, 2, 0, 100)
         )
     rates = (flow_sample("tcp_info", at % 2, at * 10_000, delivery_bps=at * 7, ssthresh=None) for at in range(2000))
     (cell / "work/out/flow_samples.bin").write_bytes(b"".join(rates))
@@ -67,7 +77,7 @@ def together(events: list[Event]) -> dict[tuple[str, int, int], list[float]]:
                 series[:] = values
             elif series is not values:
                 ns = series[0] + values[0]
-                mean = (series[2] * series[0] + values[2] * values[0]) / ns
+                mean = (series[2] * series[0] + values[2] * values[0]) / ns if ns else 0
                 sums = [a + b for a, b in zip(series[4:], values[4:], strict=True)]
                 series[:] = [ns, min(series[1], values[1]), mean, max(series[3], values[3]), *sums]
     return found
@@ -101,16 +111,24 @@ def test_an_ended_cell_gives_the_events_of_the_running_one(run: Path) -> None:
     assert sorted(links) == sorted((names[a.node], names[b.node], a.queue, b.queue, a.rate_bps) for a, b in ends)
     assert {kind for kind, _, _ in together(again)} == {"queues", "flows"}
     assert_equal(together(again), together(seen))
+    number = packets_of(plan)
+    queue = [values for (kind, key, _), values in sorted(together(again).items()) if kind == "queues" and key == number]
+    assert sum(values[0] for values in queue) == plan.duration_ns, "its length is known from the start to the end"
+    assert [sum(values[at] for values in queue) for at in (4, 5, 7)] == [1, 100, 1]
+    whole = totals(run, 3)
+    assert whole["queues"]["port"] == description["queues"] and whole["flow_count"] == len(whole["flows"]["src"]) == 2
     # After the merge the run's tables have the cell among others.
-    for name in ("queues", "queue_series", "tcp_info"):
+    for name in ("queues", "queue_series", "queue_events", "tcp_info", "flows"):
         both = [batch for number in (2, 3) for batch in read_cell(ended / f"{name}.arrow", number)]
         write_table(run / f"{name}.parquet", SCHEMAS[name], both)
     shutil.rmtree(ended)
+    assert totals(run, 3) == whole
     merged = list(ended_cell(run, 3))
     assert merged[0] == again[0]
     assert_equal(together(merged), together(seen))
-    with pytest.raises(MissingError):
-        ended_cell(run, 4)
+    for missing in (ended_cell, totals):
+        with pytest.raises(MissingError):
+            missing(run, 4)
 
 
 def test_invalid_files_end_a_viewers_cell(run: Path) -> None:

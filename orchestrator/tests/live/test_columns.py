@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed.live.columns import COLUMNS, SAMPLED, STEADY, binned
-from qbed.telemetry.taps import SAMPLE, SAMPLE_DTYPE, TapTail
+from qbed.live.columns import COLUMNS, SAMPLED, STEADY, Packets, binned
+from qbed.telemetry.taps import EVENT_DTYPE, OPERATIONS, SAMPLE, SAMPLE_DTYPE, TapTail
 
 QUEUES, WIDTH_NS = 5, 100
 SUMS = ("dequeued", "dequeued_bytes", "dropped", "marked")
@@ -109,3 +109,66 @@ def test_a_guest_can_write_any_number() -> None:
     records["interval_ns"][48:] = dice.integers(0, 1_000, 16)
     found = binned(records["id"], {name: records[name] for name in (*SAMPLED, *STEADY)}, WIDTH_NS)
     assert 0 < len(found["bin"]) <= COLUMNS and min(found["bin"]) >= 0 and max(found["bin"]) <= COLUMNS
+
+
+@st.composite
+def packets(draw: st.DrawFn) -> Any:
+    """Events of some queues, in order of time."""
+    rows: list[Any] = []
+    for queue in range(draw(st.integers(1, QUEUES))):
+        time = 0
+        for _ in range(draw(st.integers(0, 8))):
+            time += draw(st.integers(0, 3 * WIDTH_NS))
+            row = np.zeros((), EVENT_DTYPE)
+            row["id"], row["time_ns"], row["op"] = queue, time, draw(st.integers(1, len(OPERATIONS) - 1))
+            row["bytes"], row["queue_bytes"] = draw(st.integers(64, 1514)), draw(st.integers(0, 2_000))
+            rows.append(row)
+    return np.array(sorted(rows, key=lambda row: int(row["time_ns"])), EVENT_DTYPE)
+
+
+def counted_by_nanosecond(records: Any, duration_ns: int) -> dict[tuple[int, int], list[float]]:
+    """A queue's length in each nanosecond, and its packets."""
+    found: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0, 1 << 40, 0, -1, *[0] * len(SUMS)])
+    for queue in {int(number) for number in records["id"]}:
+        level, now = 0, 0
+        events = [*records[records["id"] == queue]]
+        for event in [*events, None]:
+            until = duration_ns if event is None else int(event["time_ns"])
+            for instant in range(now, until):
+                row = found[queue, instant // WIDTH_NS]
+                row[:4] = row[0] + 1, min(row[1], level), row[2] + level, max(row[3], level)
+            if event is not None:
+                level, now = int(event["queue_bytes"]), until
+                row = found[queue, max(until - 1, 0) // WIDTH_NS]
+                row[1], row[3] = min(row[1], level), max(row[3], level)
+                operation = OPERATIONS[event["op"]]
+                row[4] += operation == "dequeue"
+                row[5] += int(event["bytes"]) * (operation == "dequeue")
+                row[6] += operation == "drop"
+                row[7] += operation == "mark"
+    return found
+
+
+@given(packets(), st.integers(1, 9))
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+def test_columns_equal_the_packets(records: Any, piece: int) -> None:
+    duration_ns = 30 * WIDTH_NS
+    parser = Packets(WIDTH_NS, duration_ns)
+    fields = ("time_ns", "op", "bytes", "queue_bytes")
+    found = []
+    for at in range(0, len(records), piece):
+        part = records[at : at + piece]
+        found.append(parser.columns({"queue": part["id"], **{name: part[name] for name in fields}}))
+    found.append(parser.rest())
+    expected = counted_by_nanosecond(records, duration_ns)
+    assert same(together([columns for columns in found if columns]), expected, len(found) + 1)
+    assert parser.rest() == {}
+
+
+def test_packets_of_a_guest_in_any_order_cost_no_memory() -> None:
+    records = np.zeros(1_000, EVENT_DTYPE)
+    records["op"], records["time_ns"][::2] = 1, COLUMNS * WIDTH_NS - 1
+    records["time_ns"][500:510] = -5
+    fields = {name: records[name] for name in ("time_ns", "op", "bytes", "queue_bytes")}
+    found = Packets(WIDTH_NS, 1 << 40).columns({"queue": records["id"], **fields})
+    assert len(found["bin"]) <= COLUMNS and max(found["bin"]) == COLUMNS - 1

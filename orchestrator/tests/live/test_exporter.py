@@ -4,29 +4,28 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from campaigns import LAB, Screen, fake_toolchain, wait_until, write_lab
-from influx import Server, between, free_port, served
+from campaigns import LAB, Screen, fake_toolchain, write_lab
+from influx import FIELDS, Server, between, free_port, in_influx, in_parquet, served
 from synthetic import flow_sample, sample, write_out
 
 from qbed.cells.arrow import read_cell
 from qbed.cells.store_cell import store_cell
-from qbed.live.exporter import Address, Delivery, Exporter, deliver, deliver_lab
+from qbed.live.exporter import Delivery, Exporter, deliver, deliver_lab
 from qbed.live.points import EPOCH_NS, MAX_FLOWS, MAX_SERIES, STRETCH, TAGS
 from qbed.live.samples import Running
 from qbed.live.sinks import NotTakenError, SinkError
+from qbed.live.sinks.address import Address
 from qbed.live.sinks.influx import Influx
 from qbed.live.sinks.ndjson import File
 from qbed.network.load import load_lab
@@ -35,19 +34,6 @@ from qbed.plan.ports import port_names
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import RunOptions, prepare, run_campaign
 from qbed.substrates import Samples
-
-COLUMNS = (
-    "min_bytes",
-    "max_bytes",
-    "min_packets",
-    "max_packets",
-    "enqueued",
-    "dequeued",
-    "dropped",
-    "marked",
-    "dequeued_bytes",
-)
-FIELDS = ",".join(("interval_ns", "mean_bytes", "mean_packets", *COLUMNS))
 
 
 @pytest.fixture(scope="session")
@@ -89,19 +75,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder / "run"
 
 
-def in_parquet(run: Path) -> list[Any]:
-    sql = f"SELECT cell::VARCHAR, port, time_ns, {FIELDS} FROM '{run}/queue_series.parquet' ORDER BY ALL"
-    return duckdb.sql(sql).fetchall()
-
-
-def in_influx(server: Server, database: str) -> list[Any]:
-    rows = server.query(f'SELECT {FIELDS} FROM "queue" GROUP BY *', database)
-    names = FIELDS.split(",")
-    times = [(row["time"] - EPOCH_NS) // STRETCH for row in rows]
-    found = zip(rows, times, strict=True)
-    return sorted((row["cell"], row["queue"], at, *(row[name] for name in names)) for row, at in found)
-
-
 def test_a_campaigns_samples_are_those_of_parquet(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +88,11 @@ def test_a_campaigns_samples_are_those_of_parquet(
     claims = server.query("SELECT * FROM claim", "live")
     assert [(row["claim"], row["holds"], row["verdict"]) for row in claims] == [("all-complete", 1, "holds")]
     assert server.query("SELECT count(load) FROM machine", "live")[0]["count"] >= 1
+    query = 'SELECT last("cells_ended") AS "ended", "cells", "cell_name", "left_s" FROM "progress"'
+    (progress,) = server.query(query, "live")
+    assert [progress[name] for name in ("ended", "cells", "cell_name", "left_s")] == [2, 2, "1", 0]
+    (newest,) = server.query('SELECT last("run_name") AS "newest" FROM "run"', "live")
+    assert newest["newest"] == results[0]["run"]
     for name, tags in TAGS.items():
         keys = {row["tagKey"] for row in server.query(f'SHOW TAG KEYS FROM "{name}"', "live")}
         fields = {row["fieldKey"] for row in server.query(f'SHOW FIELD KEYS FROM "{name}"', "live")}
@@ -252,12 +230,17 @@ def test_samples_of_a_cell_that_runs_leave_before_it_ends(run: Path, tmp_path: P
             batches.append(body.decode())
             return super().write(body)
 
-    exporter = Exporter(other, Keeping(tmp_path / "file"), lambda: 0.0, machine=False)
+    exporter = Exporter(other, Keeping(tmp_path / "file"), lambda _: False, machine=False)
     exporter.round()
     rows = [json.loads(line) for batch in batches for line in batch.splitlines()]
     cell_rows = [row for row in rows if row.get("cell") == "0"]
     assert [row["t_us"] for row in cell_rows if row["measurement"] == "queue"] == [1000, 2000, 3000]
     assert not [row for row in cell_rows if row["measurement"] == "result"]
+    (planned,) = (row for row in cell_rows if row["measurement"] == "cell")
+    assert planned["end_ms"] - planned["begin_ms"] == 20_000, "20 ms"
+    exporter.conclude()
+    progress = [row for batch in batches for row in map(json.loads, batch.splitlines()) if "cells_ended" in row]
+    assert [(row["measurement"], row["cells_ended"]) for row in progress] == [("progress", 1)]
     shutil.rmtree(other / "cells/000000.tmp")
     kept.rename(other / "cells/000000")
     before = len(batches)
@@ -394,54 +377,18 @@ def test_cells_of_the_store_give_the_same_points(tmp_path: Path, monkeypatch: py
     assert found[0] == found[1] and len(found[0]) == len(in_parquet(tmp_path / "first"))
 
 
-def test_a_run_that_is_stopped_does_not_wait_for_its_sink(run: Path, tmp_path: Path) -> None:
-    from qbed.live.exporter import exporting
-
-    shutil.copytree(run, tmp_path / "run")
-    deliveries: list[Delivery | str] = []
-    unreachable = Address("influx", f"http://127.0.0.1:{free_port()}/x")
-    with pytest.raises(KeyboardInterrupt), exporting(tmp_path / "run", [unreachable], deliveries.append):
-        time.sleep(2)
-        raise KeyboardInterrupt
-    assert len(deliveries) == 1 and (isinstance(deliveries[0], str) or deliveries[0].left == 2)
-
-
-def test_an_exporter_leaves_the_cells_their_cores(run: Path, tmp_path: Path) -> None:
-    """It uses other cores if there are any, else all of them at low priority."""
-    from qbed.live.exporter import exporting
-
-    shutil.copytree(run, tmp_path / "run")
-    process_cores = os.sched_getaffinity(0)
-    for cells_on, expected in (
-        ([min(process_cores)], process_cores - {min(process_cores)} or process_cores),
-        (sorted(process_cores), process_cores),
-    ):
-        sink = Address("ndjson", str(tmp_path / f"{len(cells_on)}.ndjson"))
-        with exporting(tmp_path / "run", [sink], lambda _: None, cells_on):
-            (process,) = [child for child in multiprocessing.active_children() if child.name == "qbed-exporter"]
-            assert process.pid is not None
-            wait_until(lambda pid=process.pid: os.getpriority(os.PRIO_PROCESS, pid) == 19)
-            wait_until(lambda pid=process.pid, cores=expected: os.sched_getaffinity(pid) == cores)
-
-
-@pytest.mark.parametrize("patience", ["soon", "", "-1", "nan", "inf", "1" * 500])
-def test_patience_that_is_no_number_is_refused_before_the_run(patience: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QBED_INFLUX_PATIENCE", patience)
-    with pytest.raises(SinkError, match="QBED_INFLUX_PATIENCE: expected seconds, such as 30, got") as refused:
-        Address("influx", "http://127.0.0.1/x")
-    assert len(str(refused.value)) < 400
-
-
 def test_the_command_line_reports_what_was_not_delivered(run: Path, tmp_path: Path) -> None:
     tools = str(fake_toolchain(tmp_path / "toolchain"))
 
     def qbed(*arguments: str) -> tuple[int, str]:
-        environment = os.environ | {"QBED_INFLUX_PATIENCE": "0.1", "QBED_TOOLCHAIN": tools}
+        environment = os.environ | {"QBED_TOOLCHAIN": tools}
         command = [sys.executable, "-m", "qbed", *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         return done.returncode, done.stdout + done.stderr
 
-    status, output = qbed("samples", str(run), "--influx", f"http://127.0.0.1:{free_port()}/x")
+    status, output = qbed(
+        "samples", str(run), "--influx", f"http://127.0.0.1:{free_port()}/x", "--sink-timeout", "0.1 s"
+    )
     assert status == 1 and "NOT DELIVERED: those of 2 cells" in output and "Connection refused" in output
     status, output = qbed("samples", str(run), "--ndjson", str(tmp_path / "file"))
     assert status == 0 and "points to" in output and (tmp_path / "file").read_text().count('"queue"') > 0

@@ -142,7 +142,7 @@ REFUSED = [
     ("default: {program: stamq}", "no scheme `stamq` has a program in P4; expected one of `abq`, `codel`, `droptail`, `ecn`, `qcn`, `rpm`, `stamp`, or a path: `./mine.p4`"),
     ("default: {kind: bmv2, scheme: qcn, recirculation: {port: 2}}", "switches.default.recirculation.port: the switch's 3 links have the ports 0 to 2: expected another than 2"),
     ("default: {kind: bmv2, scheme: qcn, recirculation: {port: 511}}", "switches.default.recirculation.port: expected at most 510"),
-    ("s1>h1: {scheme: qcn, recirculation: {port: 9}}", "switches.s1>h1.recirculation: is of a switch as a whole: expected it under `s1`"),
+    ("s1>h1: {scheme: qcn, recirculation: {port: 9}}", "switches.s1>h1.recirculation: applies to the switch, not to a port: expected it under `s1`"),
     ("default: {kind: bmv2, scheme: abq, above: codel}", "switches.default.above: `above`: in P4 it is `ecn` or `droptail`, got `codel`"),
     ("default: {kind: bmv2, scheme: abq, release: window}", "switches.default.release: `release`: in P4 it is `all` or `count`, got `window`"),
     ("default: {kind: bmv2, scheme: abq, preset: published, threshold: 9 packets}", "in P4 it is as in the article, which is the default: got `peak`"),
@@ -151,9 +151,9 @@ REFUSED = [
     ("default: {kind: bmv2, scheme: qcn, min_sampling: 50 %}", "switches.default.min_sampling: `min_sampling`: it is more than `max_sampling`"),
     ("default: {kind: bmw2}", "expected `linux` or `bmv2`, got `bmw2`"),
     ("default: {kind: bmv2, qdisc: fq_codel}", "a switch that runs a program has plain queues: expected `buffer`"),
-    ("s1>h1: {engine: p4switch}", "switches.s1>h1.engine: is of a switch as a whole: expected it under `s1`"),
+    ("s1>h1: {engine: p4switch}", "switches.s1>h1.engine: applies to the switch, not to a port: expected it under `s1`"),
     ("default: {kind: bmv2, engine: bmv2}", "expected `p4switch` or `simple_switch_grpc`, got `bmv2`"),
-    ("s1>h1: {program: stamp}", "lab.yml:6:20: switches.s1>h1.program: is of a switch as a whole: expected it under `s1`"),
+    ("s1>h1: {program: stamp}", "lab.yml:6:20: switches.s1>h1.program: applies to the switch, not to a port: expected it under `s1`"),
     ("default: {kind: bmv2, scheme: ecn}\n  s1>h1: {scheme: codel}", "switches.s1>h1.scheme: the switch runs one program, that of `ecn`; its ports cannot have `codel`"),
     ("default: {program: ecn, threshold: 30 KB}", "switches.default.threshold: `threshold`: in P4 a queue's length is a number of packets: expected such as `20 packets`, got `30 KB`"),
     ("default: {program: rpm, registers: 131072}", "switches.default.registers: `registers`: in P4 there are at most 65536 (a flow's is found by CRC-16), got `131072`"),
@@ -227,7 +227,7 @@ def test_warnings(overrides: dict[str, Any], warning: str) -> None:
         ({"switches.default.recirculation": {"rate": "1 Gbit/s"}}, "switches.default.recirculation: the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"),
         (
             {"switches.default.kind": "bmv2", "switches.default.recirculation": {"rate": "1 Gbit/s"}},
-            "switches.default.recirculation: the program of `ecn` has no use for a port without a link: not used; expected none",
+            "switches.default.recirculation: the program of `ecn` does not recirculate: `recirculation` is not used; expected none",
         ),
         ({"switches.default.program": "codel", "switches.default.scheme": "ecn"}, "switches.default.scheme: the switch runs the program `codel`: not used; expected `program` alone"),
     ],
@@ -516,10 +516,10 @@ def test_bins_have_entries_for_the_units_that_hosts_ask_for() -> None:
     assert {tuple(entry.key or ()) for entry in bins} == {("port", "unit", "bits", "length")}
     (message,) = messages(text.replace("packets, bits: 4", "bytes, bits: 13"), stamp)
     assert (
-        "exponent: `exponent`: in P4 there are at most 4096 unequal bins, but hosts ask for 13 bits of bytes" in message
+        "exponent: `exponent`: in P4 there are at most 4096 unequal bins, but hosts request 13 bits of bytes" in message
     )
     (message,) = messages(text.replace("packets, bits: 4", "bytes, bits: 12"), stamp)
-    assert "its ports make 12207 entries of the program's table `bins`, which has room for 4096" in message
+    assert "its ports need 12207 entries in the program's table `bins`, which has room for 4096" in message
 
 
 # --- what a lab tells a program of its own --------------------------------------------------------------------------
@@ -713,7 +713,7 @@ def test_a_controller_is_files_and_programs_of_its_switch(controlled: Path) -> N
         ({"switches.s2.controller": "./none.py"}, "switches.s2.controller: ./none.py: cannot read it: No such file"),
         ({"switches.s2.controller": "../mine.py"}, "switches.s2.controller: `../mine.py` leads out of the folder"),
         ({"switches.s2.controller": "./lab.yml"}, "./lab.yml is no script: expected `#!/usr/bin/env python3`"),
-        ({"switches.s2>h3.controller": "./mine.py"}, "is of a switch as a whole: expected it under `s2`"),
+        ({"switches.s2>h3.controller": "./mine.py"}, "applies to the switch, not to a port: expected it under `s2`"),
     ],
 )
 def test_what_is_no_controller(controlled: Path, overrides: dict[str, Any], message: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled plans: addresses, routes, queues, workloads; all of it a pure function of the file and the seed."""
+"""Compiled plans: addresses, routes, queues and workloads. The file and the seed determine a plan."""
 
 import ipaddress
 import re
@@ -44,7 +44,7 @@ def compiled(topology: str, rest: str = "", **more: Any) -> Plan:
     return compile_lab(lab(topology, rest, **more))
 
 
-# --- the data plane as Linux would run it ---------------------------------------------------------------------------
+# --- a model of Linux's data plane ---
 
 
 class Walk:
@@ -100,7 +100,7 @@ TOPOLOGIES = [
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6", "both"])
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_every_pair_is_reached_by_the_same_links_both_ways(topology: str, addressing: str) -> None:
+def test_both_directions_of_a_pair_use_the_same_links(topology: str, addressing: str) -> None:
     plan = compiled(topology, f"addressing: {addressing}")
     walk = Walk(plan)
     hosts = [i for i, node in enumerate(plan.nodes) if node.kind == "host"]
@@ -137,7 +137,7 @@ def test_racks_and_spines_share_their_hash_seed_and_leaves_have_another() -> Non
     seeds = {n.name: n.sysctls.get("net/ipv4/fib_multipath_hash_seed") for n in plan.nodes}
     assert seeds["rack1"] == seeds["rack4"] == seeds["spine1"] == seeds["spine2"]
     assert seeds["leaf1"] == seeds["leaf4"] != seeds["rack1"]
-    assert int(seeds["rack1"] or 0) > 0  # 0 would mean: the kernel draws one
+    assert int(seeds["rack1"] or 0) > 0  # 0 makes the kernel choose a random seed
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
@@ -152,7 +152,7 @@ def test_addresses_are_unique_and_in_their_switchs_block(topology: str) -> None:
         assert len(networks) == 2  # one /31 and one /127, the same at both ends
     for node in plan.nodes:
         for route in node.routes:
-            ipaddress.ip_network(route.to)  # aligned, or it raises
+            ipaddress.ip_network(route.to)  # raises unless the prefix is aligned
 
 
 @st.composite
@@ -195,7 +195,7 @@ def test_hosts_linked_directly() -> None:
     assert len(plan.path(0, 1).ends) == 1
 
 
-# --- the rest of the plan -------------------------------------------------------------------------------------------
+# --- other parts of the plan ---
 
 
 @cache
@@ -204,7 +204,7 @@ def plan_of(path: Path) -> Plan:
 
 
 @pytest.mark.parametrize("path", LABS, ids=lambda path: path.parent.name)
-def test_plans_are_pure_and_read_back(path: Path) -> None:
+def test_plans_are_reproducible_and_round_trip(path: Path) -> None:
     text = plan_of(path).dumps()
     assert compile_lab(load_lab(path)).dumps() == text
     assert Plan.loads(text).dumps() == text
@@ -214,7 +214,7 @@ def test_plans_are_pure_and_read_back(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", LABS, ids=lambda path: path.parent.name)
-def test_indices_point_at_each_other(path: Path) -> None:
+def test_indices_of_links_queues_and_nodes_are_consistent(path: Path) -> None:
     plan = plan_of(path)
     for link in plan.links:
         for end in (link.a, link.b):
@@ -239,7 +239,7 @@ def test_incast_plan() -> None:
     assert plan.nodes[1].sysctls["net/ipv4/tcp_congestion_control"] == "dctcp"
 
 
-def test_fairness_plan_has_room_for_its_paths() -> None:
+def test_fairness_plan_has_buffers_for_the_bandwidth_delay_product() -> None:
     path = next(path for path in LABS if path.parent.name == "fairness")
     plan = plan_of(path)
     assert plan.base_rtt_ns(0, 10) // 10**6 == 40
@@ -261,9 +261,7 @@ def test_fairness_plan_has_room_for_its_paths() -> None:
         ("flows: {pairs: [PAIRS], size: 4 MB, transport: rate}", False),
     ],
 )
-def test_only_a_lab_whose_senders_hold_much_at_once_does_not_copy_it(
-    tmp_path: Path, workload: str, is_bulk: bool
-) -> None:
+def test_only_labs_with_large_send_buffers_load_qbulk(tmp_path: Path, workload: str, is_bulk: bool) -> None:
     pairs = ", ".join(["[h1, h2]"] * 34)  # 34 times 4 MB is more than 128 MiB
     controller = "controller: {name: fixed, rate: 1 Mbit/s}" if "transport: rate" in workload else ""
     lab = f"""name: bulk
@@ -284,12 +282,12 @@ hosts:
   h2: {tcp: reno, rto_min: 5 ms, sysctls: {net/ipv4/tcp_sack: 0}, queue: {scheme: codel, target: 1 ms}}
 """
     plan = compiled("{star: {hosts: 2}}", rest)
-    first, two = plan.nodes[0], plan.nodes[1]
+    first, second = plan.nodes[0], plan.nodes[1]
     assert first.sysctls["net/ipv4/tcp_rto_min_us"] == "500"
     assert first.routes[0].metrics.plain() == {"initcwnd": 20, "quickack": 1}
     assert first.sysctls["net/ipv4/tcp_ecn"] == "1"
-    assert two.routes[0].metrics.plain() == {"rto_min_ms": 5, "initcwnd": 20, "quickack": 1}
-    assert (two.sysctls["net/ipv4/tcp_sack"], two.sysctls["net/ipv4/tcp_congestion_control"]) == ("0", "reno")
+    assert second.routes[0].metrics.plain() == {"rto_min_ms": 5, "initcwnd": 20, "quickack": 1}
+    assert (second.sysctls["net/ipv4/tcp_sack"], second.sysctls["net/ipv4/tcp_congestion_control"]) == ("0", "reno")
     kinds = [(queue.name, queue.scheme, queue.qdisc.plain()["kind"]) for queue in plan.queues if queue.role == "host"]
     assert kinds == [("h1:eth0", "droptail", "pfifo"), ("h2:eth0", "codel", "qcodel")]
     assert plan.modules == ["sch_qcodel"]
@@ -327,7 +325,7 @@ workload:
 
 
 @given(shape=st.floats(1.05, 5), bound=st.floats(1.1, 1000))
-def test_a_bounded_pareto_has_the_mean_of_what_is_below_the_bound(shape: float, bound: float) -> None:
+def test_the_mean_of_a_bounded_pareto_is_the_mean_below_the_bound(shape: float, bound: float) -> None:
     mean, steps = 1_000_000, 2000
     minimum = mean * (shape - 1) / shape
     maximum = int(bound * minimum) + 1
@@ -364,11 +362,11 @@ def test_rates() -> None:
         overrides={"workload[0].flow.transport": "rate"},
     )
     assert plan.modules == ["qrate"]
-    first, two, switch = plan.nodes[0], plan.nodes[1], plan.nodes[3]
+    first, second, switch = plan.nodes[0], plan.nodes[1], plan.nodes[3]
     assert first.controller == Controller(
         name="fixed", parameters="0c00010000ca9a3b00000000", signal="sum_squ", unit="time", bits=4, forward=False
     )
-    assert two.controller == first.controller.model_copy(update={"forward": True})
+    assert second.controller == first.controller.model_copy(update={"forward": True})
     assert (first.reflect, switch.controller, switch.reflect) == (0.025, None, 0.0)
     flow, arrivals = plan.workloads
     assert isinstance(flow, Flows) and isinstance(arrivals, Arrivals)
@@ -385,7 +383,7 @@ def test_controllers_that_no_workload_uses_are_in_no_plan() -> None:
     assert "controller" not in summary(plan)["nodes"][0]
 
 
-def test_the_congestion_header_is_the_kernels() -> None:
+def test_header_size_and_port_equal_the_kernels() -> None:
     header = (Path(__file__).parents[3] / "kernel/include/uapi/qbed/signal.h").read_text()
     assert f"#define QSIGNAL_HEADER_BYTES {CONGESTION_BYTES}\n" in header
     assert f"#define QSIGNAL_PORT {SIGNAL_PORT}\t" in header
@@ -429,7 +427,7 @@ def replayed(folder: Path, text: str) -> Plan:
 
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.tuples(st.integers(0, LARGEST), st.booleans(), st.integers(1, LARGEST)), min_size=1, max_size=20))
-def test_flows_from_a_file_are_those_of_the_file(rows: list[tuple[int, bool, int]]) -> None:
+def test_replayed_flows_equal_the_rows_of_the_file(rows: list[tuple[int, bool, int]]) -> None:
     with TemporaryDirectory() as folder:
         lines = [f"{size},h{1 + back},h{2 - back},{start}" for start, back, size in rows]
         plan = replayed(Path(folder), "\n".join(["size_bytes,src,dst,start_ns", *lines]) + "\n")
@@ -459,7 +457,7 @@ def test_flows_from_a_file_are_those_of_the_file(rows: list[tuple[int, bool, int
         ("start_ns,src,dst,size_bytes\n1,h1,h1,5\n", "`h1` cannot send to itself"),
     ],
 )
-def test_a_mistake_in_a_file_of_flows_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_errors_in_a_file_of_flows_have_the_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(LabError, match=re.escape(message)):
         replayed(tmp_path, text)
 
@@ -476,7 +474,7 @@ capture: [h1>s1, {end: s1>*, snaplen: 64 B}]
     assert [(c.name, c.snaplen) for c in plan.captures] == [("h1:eth0", 128), ("s1:eth0", 64), ("s1:eth1", 64)]
 
 
-def test_seed_004s_network_at_scale_costs_little_work() -> None:
+def test_a_large_clos_network_has_few_routes() -> None:
     """1,000 hosts in 40 racks under one core switch: a host has one route, a switch one for each other rack."""
     plan = compiled("{clos: {racks: 40, hosts: 25, spines: 1}}", "workload: [{arrivals: {load: 0.3, size: 100 KB}}]")
     routes = Counter((node.name.rstrip("0123456789"), len(node.routes)) for node in plan.nodes)

@@ -12,11 +12,12 @@ import pytest
 import yaml
 
 from qbed.campaign.file import Campaign, load_campaign
+from qbed.claims.verdict import Estimate, Verdict
 
 import papers
 import record_runs
 import write_pages
-from papers import Item, Measure, Paper, Record, RecordedClaim
+from papers import Item, Paper, Record, Reference
 
 LISTS = papers.load_papers()
 RUNS = [(name, key) for name, paper in LISTS.items() for key in paper.runs]
@@ -27,7 +28,7 @@ def campaign(path: Path) -> Campaign:
     return load_campaign(path)[0]
 
 
-def references(paper: Paper) -> Iterator[str]:
+def references(paper: Paper) -> Iterator[Reference]:
     for item in paper.items:
         yield from item.claims
     for entry in paper.sensitivities:
@@ -62,10 +63,10 @@ def test_a_run_has_the_claims_and_figures_that_items_name(name: str, key: str) -
     found = campaign(run.file)
     assert run.profile in found.profiles
     judged = {claim.name for claim in found.claims if found.judges(claim, run.profile)}
-    named = {claim for run_name, claim in (reference.split(".") for reference in references(paper)) if run_name == key}
+    named = {reference.name for reference in references(paper) if reference.run == key}
     assert named <= judged
     figures = {figure.name or figure.kind for figure in found.figures}
-    shown = {figure.split(".")[1] for item in paper.items for figure in item.figures if figure.split(".")[0] == key}
+    shown = {figure.name for item in paper.items for figure in item.figures if figure.run == key}
     assert shown <= figures
     assert named | shown, "a run that nothing uses"
 
@@ -74,13 +75,13 @@ def test_a_run_has_the_claims_and_figures_that_items_name(name: str, key: str) -
 def test_references_name_runs(name: str) -> None:
     paper = LISTS[name]
     figures = [figure for item in paper.items for figure in item.figures]
-    assert {reference.split(".")[0] for reference in (*references(paper), *figures)} == set(paper.runs)
+    assert {reference.run for reference in (*references(paper), *figures)} == set(paper.runs)
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_every_claim_that_cites_a_paper_is_on_its_page(name: str) -> None:
     paper = LISTS[name]
-    listed = {reference.split(".")[1] for reference in references(paper)}
+    listed = {reference.name for reference in references(paper)}
     for path in sorted((papers.ROOT / "labs").glob("*/*.yml")):
         content = yaml.safe_load(path.read_text())
         for claim in content.get("claims", ()):
@@ -106,7 +107,7 @@ def check_record(name: str, key: str) -> None:
     assert recorded == current, f"{name}.{key}: make papers"
     bounds = {claim.name: {measure: str(bound) for measure, bound in claim.bound.items()} for claim in found.claims}
     for claim in record.claims:
-        for measure in claim.measures:
+        for measure in claim.estimates:
             if measure.name in bounds[claim.name]:
                 assert measure.bound == bounds[claim.name][measure.name], f"{name}.{key}: {claim.name}: make papers"
     assert record.command == run.command
@@ -129,7 +130,7 @@ def test_selected_runs() -> None:
 
 def test_a_page_shows_intervals_verdicts_and_what_is_not_run() -> None:
     measures = [
-        Measure(
+        Estimate(
             name="gain",
             group={"tcp": "cubic"},
             bound="> 1.5",
@@ -138,12 +139,13 @@ def test_a_page_shows_intervals_verdicts_and_what_is_not_run() -> None:
             high=2.25,
             detectable=0.4,
             outcome="holds",
+            seeds=5,
         ),
-        Measure(name="loss", point_estimate=0.5),
+        Estimate(name="loss", point_estimate=0.5, seeds=1),
     ]
-    claim = RecordedClaim(
+    claim = Verdict(
         name="faster", paper="It is faster.", source="X, Fig. 1", expect="refuted", why="A | cause.", verdict="holds",
-        reason=None, seeds=5, measures=measures,
+        seeds=5, estimates=measures, sql="", caveats=["A mean includes idle time"],
     )  # fmt: skip
     record = Record(
         command="qbed run labs/x --profile paper", commit="0", kernel="6.12", cpu="a CPU", date="2026-01-01", cells=10,
@@ -151,8 +153,14 @@ def test_a_page_shows_intervals_verdicts_and_what_is_not_run() -> None:
     )  # fmt: skip
     run = papers.Run(campaign="labs/x", profile="paper")
     items = [
-        Item(item="Fig. 1", section="2", shows="A figure.", claims=["x.faster"], figures=["x.fct"]),
-        Item(item="Fig. 2", shows="Another.", claims=["y.faster"]),
+        Item(
+            item="Fig. 1",
+            section="2",
+            shows="A figure.",
+            claims=[Reference("x", "faster")],
+            figures=[Reference("x", "fct")],
+        ),
+        Item(item="Fig. 2", shows="Another.", claims=[Reference("y", "faster")]),
     ]
     paper = Paper(
         cited_as="X", title="A paper", authors="A. Author", published="2020", scheme="qcn", contains={"Fig.": 2},
@@ -164,6 +172,7 @@ def test_a_page_shows_intervals_verdicts_and_what_is_not_run() -> None:
     assert "`faster`: **holds** (expected: refuted) by 5 seeds. The paper: It is faster." in text
     assert "| gain | tcp cubic | 2 (1.75 to 2.25) | > 1.5 | 0.4 | holds |" in text
     assert "| loss | - | 0.5 (too few seeds) | - | - | - |" in text
+    assert "Caveat: A mean includes idle time." in text
     assert "![Completion times](pictures/x-x-fct.png)" in text
     assert "`faster`: the run behind it is not recorded yet." in text
     assert "| `qbed run labs/x --profile paper` | 10 | 2026-01-01 | `0` | 6.12 | a CPU |" in text

@@ -67,7 +67,7 @@ def test_a_toolchain_gets_what_only_few_labs_run_when_it_is_asked_for(tmp_path: 
     toolchain = tmp_path / "toolchain"
     (toolchain / "programs").mkdir(parents=True)
     hash = Path(run(tmp_path, "built", "p4switch", "--place").stdout.strip()).parent.name
-    assert not (tmp_path / "builds").exists(), "its place alone was asked for"
+    assert not (tmp_path / "builds").exists(), "`--place` builds nothing"
     (toolchain / "manifest.json").write_text(f'{{"agent_hash": "1", "p4switch_hash": "{hash}", "frr_version": ""}}\n')
     toolchain_files.record(toolchain)
     for _ in range(2):

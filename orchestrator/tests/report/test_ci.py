@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Campaigns in CI: a part of the cells on each machine, put together; what is handed to those who read it there."""
+"""Campaigns in CI: a part of the cells on each machine, merged, and the files for CI systems."""
 
 from __future__ import annotations
 

@@ -19,19 +19,19 @@ def toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tools
 
 
-def rehearsed(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB, **settings: str) -> Experiment:
+def prepared(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB, **settings: str) -> Experiment:
     return prepare(write_lab(folder / "lab", campaign, lab), RunOptions(settings=settings))
 
 
-def refusal(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB) -> str:
+def error_of(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB) -> str:
     with pytest.raises(QbedError) as caught:
-        rehearsed(folder, campaign, lab)
+        prepared(folder, campaign, lab)
     assert caught.value.exit_status == 2
     return str(caught.value)
 
 
-def test_nothing_is_wrong_with_the_campaign_of_these_tests(tmp_path: Path) -> None:
-    assert rehearsed(tmp_path).warnings == []
+def test_a_valid_campaign_has_no_warnings(tmp_path: Path) -> None:
+    assert prepared(tmp_path).warnings == []
 
 
 @pytest.mark.parametrize(
@@ -55,46 +55,46 @@ def test_nothing_is_wrong_with_the_campaign_of_these_tests(tmp_path: Path) -> No
 def test_figures_and_sql_are_bound_to_empty_tables(tmp_path: Path, old: str, new: str, message: str) -> None:
     campaign = CAMPAIGN.replace(old, new)
     assert campaign != CAMPAIGN
-    assert message in refusal(tmp_path, campaign)
+    assert message in error_of(tmp_path, campaign)
 
 
 def test_a_claim_that_is_not_judged_is_not_bound(tmp_path: Path) -> None:
     later = CAMPAIGN.replace("    sql: SELECT", "    profiles: [quick]\n    sql: SELECT nonsense,")
-    assert rehearsed(tmp_path, later).warnings == []
+    assert prepared(tmp_path, later).warnings == []
 
 
 def test_a_module_that_is_not_built_is_named_with_the_scheme_that_needs_it(tmp_path: Path, toolchain: Path) -> None:
     lab = LAB.replace("scheme: droptail", "scheme: codel")
-    message = refusal(tmp_path, lab=lab)
+    message = error_of(tmp_path, lab=lab)
     assert "lab.yml:6:21: switches.default.scheme: the kernel module sch_qcodel is not built" in message
     add_module(toolchain, "sch_qcodel")
-    assert rehearsed(tmp_path, lab=lab)
+    assert prepared(tmp_path, lab=lab)
 
 
-def test_a_program_that_is_nowhere_is_named(tmp_path: Path) -> None:
-    assert "lab.yml:11:10: routing: node s1 runs zebra, which is not here" in refusal(
+def test_a_missing_program_is_named(tmp_path: Path) -> None:
+    assert "lab.yml:11:10: routing: node s1 runs zebra, which is not here" in error_of(
         tmp_path, lab=LAB + "routing: frr\n"
     )
 
 
-def test_tc_is_looked_for_where_a_queue_is_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_qdisc_in_words_of_tc_requires_tc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = LAB.replace("{scheme: droptail, buffer: 128 KB}", "{qdisc: fq_codel limit 100}")
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     message = (
         "lab.yml:6:3: switches: the queue s1:eth0 is given by arguments of tc, which is not here; install iproute2"
     )
-    assert message in refusal(tmp_path, lab=lab)
+    assert message in error_of(tmp_path, lab=lab)
 
 
-def test_a_value_that_no_queue_takes_is_no_axis(tmp_path: Path) -> None:
-    """Every switch has a buffer of its own: two rows would say two buffers, and run one."""
+def test_an_axis_that_no_queue_uses_is_refused(tmp_path: Path) -> None:
+    """Each switch has a custom buffer, so two values of the default give the same plan."""
     lab = LAB.replace("  default: {scheme", "  s*: {buffer: 64 KB}\n  default: {scheme")
     campaign = "question: ?\naxes:\n  switches.default.buffer: [128 KB, 1 MB]\n".replace("?", "Which?")
-    assert 'axes."switches.default.buffer": `128 KB` and `1 MB` give the same plan' in refusal(tmp_path, campaign, lab)
+    assert 'axes."switches.default.buffer": `128 KB` and `1 MB` give the same plan' in error_of(tmp_path, campaign, lab)
 
 
-def test_what_matters_to_some_alternatives_is_an_axis(tmp_path: Path, toolchain: Path) -> None:
-    """A threshold is nothing to drop-tail, the first of the schemes."""
+def test_an_axis_that_some_alternatives_use_is_accepted(tmp_path: Path, toolchain: Path) -> None:
+    """Drop-tail, the first scheme, has no threshold."""
     add_module(toolchain, "sch_ecn")
     campaign = """\
 question: Which?
@@ -102,21 +102,21 @@ axes:
   switches.default.scheme: [droptail, ecn]
   switches.default.threshold: [20 packets, 40 packets]
 """
-    assert rehearsed(tmp_path, campaign).warnings == []
+    assert prepared(tmp_path, campaign).warnings == []
 
 
-def test_a_set_that_changes_nothing_is_remarked_on(tmp_path: Path) -> None:
-    warnings = rehearsed(tmp_path, **{"switches.default.buffer": "128 KB"}).warnings
+def test_a_set_without_an_effect_is_a_warning(tmp_path: Path) -> None:
+    warnings = prepared(tmp_path, **{"switches.default.buffer": "128 KB"}).warnings
     assert warnings == ["--set switches.default.buffer=128 KB changes nothing in the plan"]
 
 
 def test_a_set_that_nothing_reads_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"switches\.default\.threshold: the scheme `droptail` has no parameter"):
-        rehearsed(tmp_path, **{"switches.default.threshold": "5 packets"})
+        prepared(tmp_path, **{"switches.default.threshold": "5 packets"})
 
 
-def test_a_buffer_beside_a_qdisc_is_no_axis(tmp_path: Path) -> None:
-    """The rows would say 20 packets where 1,000 ran."""
+def test_a_buffer_axis_beside_a_qdisc_is_refused(tmp_path: Path) -> None:
+    """With the qdisc's limit of 1,000 packets, a label of 20 packets would be false."""
     campaign = """\
 question: Which?
 axes:
@@ -126,7 +126,7 @@ axes:
   buffer: {field: switches.default.buffer, values: [20 packets, 1000 packets]}
 """
     text = "switches.default.buffer: has no effect beside `qdisc: pfifo limit 1000`"
-    messages = refusal(tmp_path, campaign).splitlines()
+    messages = error_of(tmp_path, campaign).splitlines()
     assert [f"with switches.default.buffer={n} packets: {text}" in line for line in messages for n in (20, 1000)] == [
         True, False, False, True,
     ]  # fmt: skip
@@ -142,7 +142,7 @@ axes:
   delay: {field: links.default.delay, values: [5 us, 10 us]}
   buffer: {field: switches.default.buffer, values: [20 packets, 1000 packets]}
 """
-    assert refusal(tmp_path, campaign).endswith(
+    assert error_of(tmp_path, campaign).endswith(
         "campaign.yml:7:11: axes.buffer: `20 packets` and `1000 packets` give the same plan beside aqm=pfifo,"
         " delay=5 us: nothing there takes them; expected alternatives (`name`, `set`) that set this field only where it"
         " has an effect"
@@ -150,7 +150,7 @@ axes:
 
 
 def test_a_value_that_has_no_effect_beside_two_others_is_refused(tmp_path: Path) -> None:
-    """No value of one other axis alone takes the effect away."""
+    """The axis loses its effect only if both other axes have their second value."""
     campaign = """\
 question: Which?
 axes:
@@ -158,10 +158,10 @@ axes:
   second: [{name: a, set: {}}, {name: b, set: {switches.s2: {buffer: 9 packets}}}]
   buffer: {field: switches.default.buffer, values: [20 packets, 1000 packets]}
 """
-    assert "give the same plan beside first=b, second=b" in refusal(tmp_path, campaign)
+    assert "give the same plan beside first=b, second=b" in error_of(tmp_path, campaign)
 
 
-def test_a_setting_that_no_cell_reads_is_refused_and_in_a_narrower_profile_remarked_on(
+def test_a_setting_without_a_reader_is_an_error_or_in_a_smaller_profile_a_warning(
     tmp_path: Path, toolchain: Path
 ) -> None:
     add_module(toolchain, "sch_ecn")
@@ -169,23 +169,23 @@ def test_a_setting_that_no_cell_reads_is_refused_and_in_a_narrower_profile_remar
     profile = "profiles: {few: {axes: {scheme: [droptail]}}}\n"
     campaign = axes + "set: {switches.default.threshold: 20 packets}\n" + profile
     text = "switches.default.threshold: the scheme `droptail` has no parameter `threshold`: not used"
-    assert text in refusal(tmp_path, campaign.replace(", SCHEME", ""))
+    assert text in error_of(tmp_path, campaign.replace(", SCHEME", ""))
     folder = write_lab(tmp_path / "lab", campaign.replace("SCHEME", "ecn"), LAB)
     assert prepare(folder, RunOptions()).warnings == []
     (warning,) = prepare(folder, RunOptions(profile="few")).warnings
     assert text in warning
 
 
-def test_a_mistake_of_the_labs_file_is_not_hidden_by_an_axis(tmp_path: Path) -> None:
+def test_an_axis_does_not_hide_an_error_in_the_lab_file(tmp_path: Path) -> None:
     lab = LAB.replace("128 KB", "128 kilobytes")
     campaign = "question: Which?\naxes: {switches.default.buffer: [20 packets, 1000 packets]}\n"
-    assert "lab.yml:6:39: switches.default.buffer: expected" in refusal(tmp_path, campaign, lab)
+    assert "lab.yml:6:39: switches.default.buffer: expected" in error_of(tmp_path, campaign, lab)
 
 
 def test_a_large_campaign_is_checked_in_part_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first value, each other one, pairs of them, and not all threes."""
+    """Combinations with up to two values other than the first are compared, and some with three are not."""
     axes = {"duration": "10 ms, 20 ms", "links.default.delay": "5 us, 10 us", "hosts.default.tcp": "cubic, reno"}
     campaign = "question: Which?\naxes:\n" + "".join(f"  {name}: [{values}]\n" for name, values in axes.items())
     monkeypatch.setattr("qbed.runs.effects.MAX_PLANS", 7)
-    (warning,) = rehearsed(tmp_path, campaign).warnings
+    (warning,) = prepared(tmp_path, campaign).warnings
     assert warning.startswith("7 of the 8 combinations of the axes' values were compared")

@@ -264,9 +264,11 @@ def test_events_are_streamed_from_where_a_client_was(client: TestClient) -> None
     rest = client.get("/api/jobs/1/events", headers={"last-event-id": first}).text
     assert "queued" not in rest and "cancelled" in rest and rest.endswith("data: {}\n\n")
     assert client.get("/api/jobs/1/samples").text == "event: end\ndata: {}\n\n"
+    for what in ("samples", "totals"):
+        assert client.get(f"/api/jobs/1/cells/0/{what}").status_code == 404
 
 
-# --- who is let in ---
+# --- access ---
 
 
 @pytest.mark.parametrize(

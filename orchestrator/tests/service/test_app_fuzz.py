@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is asked, the API answers as its document says, and never with a fault of its own."""
+"""Fuzz the API: every response follows the OpenAPI document, and none is an internal server error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ bounded = settings(
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A service with a job that waits and an upload, that starts nothing and has no limit of requests."""
+    """Run a service with an upload and a queued job. It starts no jobs and has no rate limit."""
     with TemporaryDirectory() as folder:
         app = make_app(Settings(Path(folder), jobs=0, labs=0, rate_per_s=1e6, burst=10**6))
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
@@ -53,7 +53,7 @@ def url() -> Iterator[str]:
         thread.join()
 
 
-# The streams of a job that waits have no end; what is sent as an archive is below.
+# The streams of a queued job have no end. The next test covers uploads.
 @schema.exclude(path_regex=r"/(events|samples|uploads)$").parametrize()
 @bounded
 def test_the_api_conforms_to_its_document(case: schemathesis.Case[Any], url: str) -> None:
@@ -72,8 +72,8 @@ def test_the_api_conforms_to_its_document(case: schemathesis.Case[Any], url: str
 
 @given(st.binary(max_size=600), st.integers(0, 400), st.integers(0, 255))
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
-def test_whatever_is_sent_is_a_lab_folder_or_refused(noise: bytes, at: int, value: int) -> None:
-    """Noise, and a good archive with a byte of it changed: what is unpacked stays in its place."""
+def test_any_upload_becomes_a_folder_or_is_refused(noise: bytes, at: int, value: int) -> None:
+    """Uploads are random bytes, or a valid archive with one changed byte. No file is written outside `uploads`."""
     good = bytearray(zipped({"lab.yml": LAB, "sizes/web.txt": b"1 1\n"}))
     good[at % len(good)] = value
     with TemporaryDirectory() as folder:

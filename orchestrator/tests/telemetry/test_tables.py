@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet files: the same rows are the same bytes, however they came in."""
+"""Parquet files: the bytes depend on the rows, not on their batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows(first: int, last: int, port: str) -> Any:
 
 
 @pytest.mark.parametrize("step", [1, 7, 700, 1000])
-def test_the_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+def test_batches_do_not_change_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(tables, "ROW_GROUP_ROWS", 300)
     complete, parts = tmp_path / "whole.parquet", tmp_path / "parts.parquet"
     tables.write_table(complete, tables.QUEUE_SERIES, [rows(0, 1000, "s1>h1")])
@@ -33,7 +33,7 @@ def test_the_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [pq.ParquetFile(complete).metadata.row_group(i).num_rows for i in range(4)] == [300, 300, 300, 100]
 
 
-def test_an_unwanted_empty_table_makes_no_file(tmp_path: Path) -> None:
+def test_an_optional_table_without_rows_makes_no_file(tmp_path: Path) -> None:
     with tables.TableFile(tmp_path / "a.parquet", tables.FLOWS, wanted=False):
         pass
     with tables.TableFile(tmp_path / "b.parquet", tables.FLOWS):

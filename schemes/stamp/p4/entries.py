@@ -24,7 +24,7 @@ UNITS = ("packets", "bytes", "time")
 
 
 def port_entries(port: Port, values: Values, formats: SignalFormats) -> Iterator[Entry]:
-    """The port's settings, and one entry for each unequal bin that hosts ask for."""
+    """The port's settings, and one entry for each unequal bin that hosts request."""
     yield Entry("stamp", "settings", _settings(port, values), {"port": port.number})
     if values["exponent"] != 1:
         full = _full(port, values)
@@ -67,7 +67,7 @@ def _bins(port: Port, values: Values, unit: str, bits: int, full: int) -> Iterat
     if not full:
         return
     if min(1 << bits, full) > BINS_MAX:
-        text = f"in P4 there are at most {BINS_MAX} unequal bins, but hosts ask for {bits} bits of {unit}"
+        text = f"in P4 there are at most {BINS_MAX} unequal bins, but hosts request {bits} bits of {unit}"
         raise SettingError("exponent", text)
     edges = _edges(values, full, bits)
     for first, end in zip(edges, [*edges[1:], full + 1], strict=True):

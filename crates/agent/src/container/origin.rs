@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 /// File in the folder that all nodes of a lab share.
 const ORIGIN: &str = "/qbed-lab/origin";
 
-/// The first node writes its current time; all nodes use that time.
+/// Returns the common origin: the time at which the first node called this. That node writes it to `ORIGIN`.
 pub fn shared_origin() -> Result<i64> {
     let context = || ORIGIN.to_owned();
     let now =

@@ -52,7 +52,7 @@ impl Programs {
         let context = || format!("program {}", pipeline.program);
         let Loaded { program, encoded } = self.loaded(pipeline)?;
         let mut device = Device::open(DEVICE).with_context(|| DEVICE.into())?;
-        device.ask(Command::Load, 0, encoded).with_context(context)?;
+        device.execute(Command::Load, 0, encoded).with_context(context)?;
         for entry in &pipeline.entries {
             let request = request::entry(program, entry).with_context(context)?;
             write(&mut device, &request).with_context(|| format!("{}: {}", context(), entry.table))?;
@@ -78,7 +78,7 @@ impl Programs {
             .map(|recirculation| (recirculation.port as u32, &recirculation.interface));
         for (port, interface) in ports.chain(recirculation) {
             device
-                .ask(Command::Attach, port, interface.as_bytes())
+                .execute(Command::Attach, port, interface.as_bytes())
                 .with_context(|| format!("port {port}, {interface}"))?;
         }
         Ok(())
@@ -89,7 +89,7 @@ impl Programs {
         let context = || format!("program {}", pipeline.program);
         let program = &self.loaded(pipeline)?.program;
         let mut device = Device::open(DEVICE).with_context(|| DEVICE.into())?;
-        let shell = device.ask(Command::Counters, 0, &[]).with_context(context)?;
+        let shell = device.execute(Command::Counters, 0, &[]).with_context(context)?;
         let totals = match query(&mut device, &Request::Totals).with_context(context)? {
             Answer::Totals(totals) => totals,
             reply => return Err(Failure::new(format!("{}: totals: {reply:?}", context()))),
@@ -155,7 +155,7 @@ fn write(device: &mut Device, request: &Request) -> std::result::Result<(), Stri
 /// Sends a request and returns the reply.
 fn query(device: &mut Device, request: &Request) -> std::result::Result<Answer, String> {
     let bytes = postcard::to_allocvec(request).map_err(|error| error.to_string())?;
-    let reply = device.ask(Command::Control, 0, &bytes).map_err(|error| error.to_string())?;
+    let reply = device.execute(Command::Control, 0, &bytes).map_err(|error| error.to_string())?;
     match postcard::from_bytes(&reply) {
         Ok(Answer::Refused(_, reason)) => Err(reason),
         Ok(reply) => Ok(reply),

@@ -82,7 +82,7 @@ impl Bench {
         ActionCall { action, arguments }
     }
 
-    fn ask(&mut self, request: &Request) -> Answer {
+    fn request(&mut self, request: &Request) -> Answer {
         let answer = self.engine.control(request);
         assert!(!matches!(answer, Answer::Refused(..)), "{request:?}: {answer:?}");
         answer
@@ -96,18 +96,18 @@ impl Bench {
         let table = self.table(table);
         let target = Target::Call(self.call(table, action, arguments));
         let entry = Entry { matches, priority: 0, target, idle_us: 0 };
-        self.ask(&Request::Insert { table, entry });
+        self.request(&Request::Insert { table, entry });
     }
 
     pub fn set_default(&mut self, table: &str, action: &str, arguments: &[u64]) {
         let table = self.table(table);
         let target = Target::Call(self.call(table, action, arguments));
-        self.ask(&Request::SetDefault { table, target });
+        self.request(&Request::SetDefault { table, target });
     }
 
     pub fn counter(&mut self, name: &str, index: u32) -> u64 {
         let at = self.program().counters.iter().position(|counter| counter.name == name).unwrap();
-        match self.ask(&Request::ReadCounter { counter: at.try_into().unwrap(), from: index, count: 1 }) {
+        match self.request(&Request::ReadCounter { counter: at.try_into().unwrap(), from: index, count: 1 }) {
             Answer::Counts(counts) => counts[0].packets,
             other => panic!("{other:?}"),
         }
@@ -115,7 +115,7 @@ impl Bench {
 
     pub fn register(&mut self, name: &str, index: u32) -> u64 {
         let at = self.program().arrays.iter().position(|array| array.name == name).unwrap();
-        match self.ask(&Request::ReadRegister { array: at.try_into().unwrap(), from: index, count: 1 }) {
+        match self.request(&Request::ReadRegister { array: at.try_into().unwrap(), from: index, count: 1 }) {
             Answer::Values(values) => values[0].iter().fold(0, |value, byte| value << 8 | u64::from(*byte)),
             other => panic!("{other:?}"),
         }
@@ -153,7 +153,7 @@ impl Bench {
     pub fn open_session(&mut self) {
         let replicas = vec![qbed_p4engine::control::Replica { port: 510, instance: 0 }];
         let clone = qbed_p4engine::control::CloneSession { replicas, truncate_bytes: 0 };
-        self.ask(&Request::SetCloneSession { session: 1, clone: Some(clone) });
+        self.request(&Request::SetCloneSession { session: 1, clone: Some(clone) });
     }
 }
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import os
 import re
 import ssl
@@ -27,6 +28,7 @@ from qbed.live.sinks.line_protocol import LINE_PROTOCOL
 
 TOKEN = "QBED_INFLUX_TOKEN"
 TIMEOUT_S = 10.0
+LONGEST_TIMEOUT_S = 80.0
 MAX_ANSWER = 2_000
 LONGEST_WAIT_S = 60.0
 _EXAMPLE = "http://localhost:8086/qbed"
@@ -68,6 +70,8 @@ class Influx:
                 raise NotTakenError(f"{self._where}: {_describe(error)}") from error
         except (http.client.HTTPException, OSError, ValueError) as error:
             self.close()
+            if isinstance(error, TimeoutError):  # a slow server may need longer for a batch
+                self._timeout_s = min(self._timeout_s * 2, LONGEST_TIMEOUT_S)
             raise NotTakenError(f"{self._where}: {_describe(error)}") from error
         return self.write(body)  # the server had closed a connection that was idle
 
@@ -86,7 +90,8 @@ class Influx:
 
     def _post(self, body: bytes) -> int:
         connection = self._connection = self._connection or self._connect()
-        connection.request("POST", self._target, body, self._headers)
+        # In blocks, so that the timeout is for each block.
+        connection.request("POST", self._target, io.BytesIO(body), self._headers | {"Content-Length": str(len(body))})
         answer = connection.getresponse()
         text = answer.read(MAX_ANSWER)
         if answer.status == 204:

@@ -37,7 +37,7 @@ exit 127
 
 @dataclass(frozen=True)
 class Port:
-    """A router's interface, and who is at the other end; `fabric`: another router."""
+    """A router's interface and the node at its other end. `fabric`: that node is another router."""
 
     interface: str
     peer: str

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // The service's API: JSON, and server-sent events read by fetch, since an EventSource cannot give a token.
 
-let token = sessionStorage.getItem('token');
+let token = sessionStorage.getItem('token') ?? '';
 
 export class ApiError extends Error {
+  /** @param {number} status @param {string[]} errors */
   constructor(status, errors) {
     super(errors.join('; '));
     this.status = status;
   }
 }
 
-// Prompts for the token, once for all requests that need it.
+/** @type {Promise<void> | null} */
 let prompted = null;
+
+/** Prompts for the token, once for all requests that need it. */
 function askForToken() {
+  const dialog = /** @type {HTMLDialogElement} */ (document.getElementById('token-dialog'));
+  const input = /** @type {HTMLInputElement} */ (document.getElementById('token'));
   prompted ??= new Promise(resolve => {
-    const dialog = document.getElementById('token-dialog'), input = document.getElementById('token');
     dialog.addEventListener('close', () => {
       token = input.value.trim();
       input.value = '';
@@ -27,6 +31,7 @@ function askForToken() {
   return prompted;
 }
 
+/** @param {string} path @param {RequestInit & {headers?: Record<string, string>}} options */
 async function request(path, options = {}) {
   for (;;) {
     const headers = {...options.headers, ...(token ? {authorization: `Bearer ${token}`} : {})};
@@ -38,33 +43,43 @@ async function request(path, options = {}) {
   }
 }
 
+/** @param {string} path @returns {Promise<any>} */
 export async function get(path) { return (await request(path)).json(); }
 
-export async function post(path, body) {
-  const options = {method: 'POST', headers: {'content-type': 'application/json'}, body: JSON.stringify(body ?? {})};
+/** @param {string} path @param {unknown} body @returns {Promise<any>} */
+export async function post(path, body = {}) {
+  const options = {method: 'POST', headers: {'content-type': 'application/json'}, body: JSON.stringify(body)};
   return (await request(path, options)).json();
 }
 
+/** @param {string} path */
 export async function blob(path) { return (await request(path)).blob(); }
 
-// Calls onEvent(event, data) for each event until the stream ends (`end`) or `signal` aborts; comes again where it broke off.
+/** Parses one event of a stream. @param {string} text @returns {Record<string, string>} */
+export function fieldsOf(text) {
+  return Object.fromEntries(text.split('\n').filter(line => !line.startsWith(':')).map(line => {
+    const at = line.indexOf(': ');
+    return [line.slice(0, at), line.slice(at + 2)];
+  }));
+}
+
+/** Calls `onEvent` for each event until the stream ends (`end`) or `signal` aborts; resumes a stream that broke off.
+ * @param {string} path @param {AbortSignal} signal @param {(event: string, data: any) => void} onEvent */
 export async function follow(path, signal, onEvent) {
   let last = '';
   while (!signal.aborted) {
     try {
       const answer = await request(path, {signal, headers: last ? {'last-event-id': last} : {}});
+      if (!answer.body) return;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = '';
       for (;;) {
         const {done, value} = await reader.read();
         if (done) break;
         const parts = (rest + value).split('\n\n');
-        rest = parts.pop();
+        rest = parts.pop() ?? '';
         for (const part of parts) {
-          const fields = Object.fromEntries(part.split('\n').filter(line => !line.startsWith(':')).map(line => {
-            const at = line.indexOf(': ');
-            return [line.slice(0, at), line.slice(at + 2)];
-          }));
+          const fields = fieldsOf(part);
           if (fields.id) last = fields.id;
           if (fields.event) onEvent(fields.event, JSON.parse(fields.data));
           if (fields.event === 'end') return;

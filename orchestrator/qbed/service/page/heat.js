@@ -1,137 +1,192 @@
 // SPDX-License-Identifier: Apache-2.0
-// All queues over the lab's time, on a canvas: a row a queue, brighter as it fills. Only what changed is drawn again.
+// The queues with a series over the lab's time, on a canvas: a row for each queue, brighter as it fills.
 
-import {COLUMNS} from '/page/series.js';
+import {RAMP, depthLevel, style, surface} from './colours.js';
+import {COLUMNS} from './series.js';
+import {size, ticks, time} from './timeline.js';
 
-// Dark blue to yellow, even to the eye and in grey (cividis, five stops).
-const STOPS = [[0, 34, 78], [67, 78, 108], [124, 123, 120], [187, 175, 113], [254, 232, 56]];
-const RAMP = Array.from({length: 256}, (_, i) => {
-  const at = i / 255 * (STOPS.length - 1), k = Math.min(Math.floor(at), STOPS.length - 2), f = at - k;
-  return STOPS[k].map((value, c) => Math.round(value + f * (STOPS[k + 1][c] - value)));
-});
+/** @import {Series} from './series.js' */
+/** @import {Timeline} from './timeline.js' */
+
+const LABEL_ROWS = 11, AXIS = 22;
 
 export class Heat {
-  constructor(canvas, under, chosen) {
+  /** @param {HTMLCanvasElement} canvas @param {HTMLElement} under @param {Timeline} timeline
+   *  @param {(queue: number) => void} chosen called with a queue whose curve is to be shown or hidden */
+  constructor(canvas, under, timeline, chosen) {
     this.canvas = canvas;
     this.under = under;
-    this.chosen = chosen;               // called with a queue that is to be drawn as a curve, or not any more
+    this.timeline = timeline;
+    this.chosen = chosen;
     this.picture = document.createElement('canvas');
-    this.view = [0, 1];                 // which part of the time is seen
+    this.picture.width = COLUMNS;
     this.row = 0;
+    /** @type {number[]} */
+    this.queues = [];
+    /** @type {Series | null} */
     this.series = null;
-    this.drawn = -1;
-    this.follows = true;
+    this.drawn = '';
+    this.left = 0;
     this.listen();
   }
 
+  /** @param {Series | null} series */
   show(series) {
     this.series = series;
-    this.row = Math.min(this.row, series.cell.queues.length - 1);
-    this.picture.width = COLUMNS;
-    this.picture.height = series.cell.queues.length;
-    this.pixels = new ImageData(COLUMNS, series.cell.queues.length);
-    this.drawn = -1;
+    this.queues = [];
+    this.drawn = '';
+    this.canvas.hidden = true;
+    this.under.textContent = '';
   }
 
-  zoom(factor, around = 0.5) {
-    const [from, to] = this.view, at = from + (to - from) * around;
-    const width = Math.min(1, Math.max(0.01, (to - from) * factor));
-    this.move(Math.min(1 - width, Math.max(0, at - width * around)), width);
-  }
-
-  pan(share) {
-    const width = this.view[1] - this.view[0];
-    this.move(Math.min(1 - width, Math.max(0, this.view[0] + share * width)), width);
-  }
-
-  move(from, width) {
-    this.view = [from, from + width];
-    this.drawn = -1;
-  }
-
-  showAll() { this.move(0, 1); }
-
-  // Draws what has come since the last time; cheap when nothing has.
+  /** Draws what has changed since the last time; cheap if nothing has. */
   draw() {
-    const {series, canvas} = this;
-    if (!series || this.drawn === series.version) return;
-    this.drawn = series.version;
-    const data = this.pixels.data, queues = series.cell.queues.length, scale = 255 / Math.sqrt(series.highest);
-    for (let queue = 0; queue < queues; queue++) {
-      for (let column = 0; column < series.end; column++) {
-        const at = queue * COLUMNS + column, mean = series.ns[at] ? series.bytes[at] / series.ns[at] : NaN;
-        const [red, green, blue] = RAMP[Math.min(255, Math.round(Math.sqrt(mean || 0) * scale))];
-        data[4 * at] = red; data[4 * at + 1] = green; data[4 * at + 2] = blue;
-        data[4 * at + 3] = Number.isNaN(mean) ? 0 : 255;
-      }
-    }
-    this.picture.getContext('2d').putImageData(this.pixels, 0, 0);
-    const width = Math.round(canvas.clientWidth * devicePixelRatio), height = Math.round(canvas.clientHeight * devicePixelRatio);
-    if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; }
-    const context = canvas.getContext('2d'), used = Math.ceil(series.cell.duration_ns / series.cell.bin_ns);
+    const {series, canvas, timeline} = this;
+    const state = `${series?.version} ${timeline.version} ${this.row} ${canvas.clientWidth}`;
+    if (!series || this.drawn === state) return;
+    this.drawn = state;
+    this.queues = series.shown();
+    canvas.hidden = !this.queues.length;
+    if (canvas.hidden) return;
+    this.row = Math.min(this.row, this.queues.length - 1);
+    this.paint(series);
+    const {context, width, height} = surface(canvas), rows = this.queues.length, bottom = height - AXIS, high = bottom / rows;
+    context.fillStyle = style('--ink');
+    const names = this.queues.map(queue => series.cell.queues[queue]);
+    const labelled = high >= LABEL_ROWS && width > 500;
+    this.left = labelled ? Math.min(160, 10 + Math.max(...names.map(name => context.measureText(name).width))) : 0;
+    const scale = 1 / series.cell.bin_ns, wide = width - this.left;
     context.imageSmoothingEnabled = false;
-    context.clearRect(0, 0, width, height);
-    context.drawImage(this.picture, this.view[0] * used, 0, (this.view[1] - this.view[0]) * used, queues, 0, 0, width, height);
+    context.drawImage(
+      this.picture, timeline.from * scale, 0, (timeline.to - timeline.from) * scale, rows, this.left, 0, wide, bottom,
+    );
+    context.textBaseline = 'middle';
+    if (labelled) names.forEach((name, row) => context.fillText(name, 0, (row + 0.5) * high, this.left - 6));
+    drawAxis(context, timeline, this.left, width, bottom);
     context.strokeStyle = '#e69f00';
-    context.lineWidth = 2 * devicePixelRatio;
-    context.strokeRect(1, this.row * height / queues, width - 2, height / queues);
+    context.lineWidth = 2;
+    context.strokeRect(this.left + 1, this.row * high, wide - 2, high);
+    drawCursor(context, timeline, this.left, width, bottom);
     this.describe();
   }
 
-  describe(share = null) {
-    const {series} = this;
-    if (!series) return;
-    const name = series.cell.queues[this.row], ms = series.cell.bin_ns / 1e6;
-    const column = share === null ? series.end - 1
-      : Math.floor((this.view[0] + share * (this.view[1] - this.view[0])) * series.cell.duration_ns / series.cell.bin_ns);
-    const mean = column >= 0 && column < COLUMNS ? series.mean(this.row, column) : NaN;
-    const now = Number.isNaN(mean) ? 'nothing yet' : `${Math.round(mean).toLocaleString('en')} bytes`;
-    this.under.textContent = `${name} at ${(Math.max(0, column) * ms).toFixed(3)} ms of the lab: ${now}; `
-      + `at peak ${series.peak[this.row].toLocaleString('en')}`;
+  /** Paints a pixel for each queue and column. @param {Series} series */
+  paint(series) {
+    const rows = this.queues.length, pixels = new ImageData(COLUMNS, rows), data = pixels.data;
+    this.queues.forEach((queue, at) => {
+      const row = series.rows.get(queue);
+      for (let column = 0; row && column < series.end; column++) {
+        if (!row.ns[column]) continue;
+        const [red, green, blue] = RAMP[depthLevel(row.bytes[column] / row.ns[column], series.highest)];
+        const place = 4 * (at * COLUMNS + column);
+        data[place] = red; data[place + 1] = green; data[place + 2] = blue; data[place + 3] = 255;
+      }
+    });
+    if (this.picture.height !== rows) this.picture.height = rows;
+    /** @type {CanvasRenderingContext2D} */ (this.picture.getContext('2d')).putImageData(pixels, 0, 0);
+  }
+
+  describe() {
+    const {series, timeline} = this, queue = this.queues[this.row];
+    if (!series || queue === undefined) return;
+    const column = series.column(timeline.cursor), row = series.rows.get(queue), mean = series.mean(queue, column);
+    const now = Number.isNaN(mean) ? 'unknown' : size(mean);
+    const lost = row ? `, ${row.dropped[column]} drops, ${row.marked[column]} marks in ${time(series.cell.bin_ns)}` : '';
+    this.under.textContent = `${series.cell.queues[queue]} at ${time(timeline.cursor ?? column * series.cell.bin_ns)}: `
+      + `${now}${lost}; peak ${size(row?.peak ?? 0)}`;
   }
 
   listen() {
-    const {canvas} = this;
-    const place = event => {
+    const {canvas, timeline} = this;
+    const place = (/** @type {MouseEvent} */ event) => {
       const box = canvas.getBoundingClientRect();
-      return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+      const across = (event.clientX - box.left - this.left) / Math.max(1, box.width - this.left);
+      return [Math.min(1, Math.max(0, across)), (event.clientY - box.top) / Math.max(1, box.height - AXIS)];
     };
+    /** @type {number | null} */
     let held = null;
+    let moved = false;
     canvas.addEventListener('wheel', event => {
       event.preventDefault();
-      this.zoom(event.deltaY > 0 ? 1.25 : 0.8, place(event)[0]);
+      timeline.zoom(event.deltaY > 0 ? 1.25 : 0.8, place(event)[0]);
     }, {passive: false});
-    canvas.addEventListener('pointerdown', event => { held = place(event); canvas.setPointerCapture(event.pointerId); });
+    canvas.addEventListener('pointerdown', event => {
+      [held] = place(event);
+      moved = false;
+      canvas.setPointerCapture(event.pointerId);
+    });
     canvas.addEventListener('pointermove', event => {
       if (!this.series) return;
-      const at = place(event);
-      if (held && Math.abs(at[0] - held[0]) > 0.002) { this.pan(held[0] - at[0]); held = [at[0], NaN]; }
-      this.choose(Math.floor(at[1] * this.series.cell.queues.length));
-      this.describe(at[0]);
+      const [across, down] = place(event);
+      if (held !== null && Math.abs(across - held) > 0.002) {
+        timeline.pan(held - across);
+        held = across;
+        moved = true;
+      }
+      this.select(Math.floor(down * this.queues.length));
+      timeline.point(timeline.at(across));
     });
-    canvas.addEventListener('pointerup', event => {
-      if (held && !Number.isNaN(held[1])) this.chosen(this.row);
+    canvas.addEventListener('pointerup', () => {
+      if (held !== null && !moved && this.queues.length) this.chosen(this.queues[this.row]);
       held = null;
     });
     canvas.addEventListener('pointercancel', () => { held = null; });
     canvas.addEventListener('keydown', event => this.key(event));
   }
 
-  choose(row) {
-    this.row = Math.min(this.series.cell.queues.length - 1, Math.max(0, row));
-    this.drawn = -1;
-  }
+  /** @param {number} row */
+  select(row) { this.row = Math.min(this.queues.length - 1, Math.max(0, row)); }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
-    if (!this.series) return;
-    const does = {
-      ArrowUp: () => this.choose(this.row - 1), ArrowDown: () => this.choose(this.row + 1),
-      ArrowLeft: () => this.pan(-0.1), ArrowRight: () => this.pan(0.1),
-      '+': () => this.zoom(0.8), '=': () => this.zoom(0.8), '-': () => this.zoom(1.25), Home: () => this.showAll(),
-      Enter: () => this.chosen(this.row), ' ': () => document.getElementById('pause').click(),
-    }[event.key];
-    if (!does) return;
+    const {timeline, series} = this;
+    if (!series || event.ctrlKey || event.altKey || event.metaKey) return;
+    const step = () => Math.max(series.cell.bin_ns, (timeline.to - timeline.from) / 50);
+    const cursor = () => timeline.cursor ?? series.column(null) * series.cell.bin_ns;
+    /** @type {Record<string, () => void>} */
+    const actions = {
+      ArrowUp: () => this.select(this.row - 1), ArrowDown: () => this.select(this.row + 1),
+      ArrowLeft: () => (event.shiftKey ? timeline.pan(-0.1) : timeline.point(cursor() - step())),
+      ArrowRight: () => (event.shiftKey ? timeline.pan(0.1) : timeline.point(cursor() + step())),
+      '+': () => timeline.zoom(0.8), '=': () => timeline.zoom(0.8), '-': () => timeline.zoom(1.25),
+      Home: () => timeline.showAll(), Enter: () => this.chosen(this.queues[this.row]),
+      ' ': () => document.getElementById('pause')?.click(),
+    };
+    if (!actions[event.key]) return;
     event.preventDefault();
-    does();
+    actions[event.key]();
+  }
+}
+
+/** An axis of the lab's time with round instants. @param {CanvasRenderingContext2D} context @param {Timeline} timeline
+ *  @param {number} left @param {number} right @param {number} top */
+export function drawAxis(context, timeline, left, right, top) {
+  context.fillStyle = style('--faint');
+  context.strokeStyle = style('--line');
+  context.lineWidth = 1;
+  context.textBaseline = 'top';
+  for (const tick of ticks(timeline.from, timeline.to, Math.max(2, (right - left) / 110))) {
+    const x = left + timeline.share(tick) * (right - left), text = time(tick);
+    context.beginPath();
+    context.moveTo(x, top);
+    context.lineTo(x, top + 4);
+    context.stroke();
+    const wide = context.measureText(text).width;
+    context.fillText(text, Math.min(right - wide, Math.max(left, x - wide / 2)), top + 6);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} context @param {Timeline} timeline @param {number} left @param {number} right @param {number} bottom */
+export function drawCursor(context, timeline, left, right, bottom) {
+  const at = timeline.cursor === null ? -1 : timeline.share(timeline.cursor);
+  if (at < 0 || at > 1) return;
+  const x = left + at * (right - left);
+  for (const [colour, width] of /** @type {[string, number][]} */ ([[style('--card'), 3], [style('--ink'), 1]])) {
+    context.strokeStyle = colour;
+    context.lineWidth = width;
+    context.beginPath();
+    context.moveTo(x, 0);
+    context.lineTo(x, bottom);
+    context.stroke();
   }
 }

@@ -1,64 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page: shows one campaign and its series, with at most thirty frames a second.
+// The page: shows one campaign and its cells, with at most thirty frames a second.
 
-import {get, post, blob, follow, ApiError} from '/page/api.js';
-import {Series} from '/page/series.js';
-import {Heat} from '/page/heat.js';
-import {Curves, Flows} from '/page/curves.js';
-import {Topology} from '/page/topology.js';
-import {showGallery} from '/page/gallery.js';
+import {format, parse} from './address.js';
+import {ApiError, blob, follow, get, post} from './api.js';
+import {verdictLine} from './claims.js';
+import {Curves, Rates} from './curves.js';
+import {Bars} from './flows.js';
+import {figure, figures, showGallery} from './gallery.js';
+import {Heat} from './heat.js';
+import {ENDED, fillForm, showJobs, stateClass, stateText} from './jobs.js';
+import {showUses} from './legend.js';
+import {Series} from './series.js';
+import {Timeline, time} from './timeline.js';
+import {Topology} from './topology.js';
+import {TotalsTable} from './totals.js';
 
-const FRAME_MS = 1000 / 30, LIST_MS = 2000, MAX_CELLS = 1000;
-const ENDED = ['finished', 'failed', 'cancelled'], RUNS = 'the one that runs';
-const TONES = {finished: 'good', failed: 'bad', cancelled: 'open', running: 'open'};
+/** @import {CellRow, Job, Verdict, View} from './types.d.ts' */
+/** @import {Place} from './address.js' */
+
+const FRAME_MS = 1000 / 30, LIST_MS = 2000, MAX_CELLS = 1000, MAX_FIGURES = 12, TOTALS_TRIES = 8, RUNNING = 'the one that runs', NONE = 'no other cell';
+
+/** An element by its id. @param {string} id @returns {any} */
 const $ = id => document.getElementById(id);
 
-const curves = new Curves($('curves')), flows = new Flows($('flows')), topology = new Topology($('topology'));
-const heat = new Heat($('heat'), $('under'), queue => curves.toggle(queue));
-const page = {heat, curves, job: null, stop: null, watch: null, listed: null, series: null, latest: null, paused: false, frames: 0};
-window.qbed = page;  // for the browser's console and the tests
+const timeline = new Timeline();
+const curves = new Curves($('curves'), timeline, () => { page.addressed = ''; });
+const toggle = (/** @type {number} */ queue) => curves.toggle(queue);
+const heat = new Heat($('heat'), $('under'), timeline, toggle);
+const topology = new Topology($('topology'), $('topology-under'), timeline, toggle);
+const rates = new Rates($('flows'), timeline), bars = new Bars($('bars'), $('flows-text'), timeline);
+const totals = new TotalsTable($('totals'), $('missing'), toggle);
+/** @type {View[]} */
+const views = [heat, curves, rates, bars, topology, totals];
+const page = {
+  timeline, heat, curves, topology, job: /** @type {number | null} */ (null), paused: false, frames: 0, addressed: '', listed: '',
+  series: /** @type {Series | null} */ (null), latest: /** @type {Series | null} */ (null),
+  stop: new AbortController(), watch: new AbortController(), compared: new AbortController(),
+  wanted: /** @type {Place | null} */ (null), figures: 0,
+  held: /** @type {[string, any, AbortSignal][]} */ ([]),  // events of the newest cell that were received during a pause
+};
+Object.assign(window, {qbed: page});  // for the browser's console and the tests
 
+/** @param {string} text */
 function showMessage(text) { $('message').textContent = text; }
 
-async function attempt(what) {
-  try { return await what(); } catch (error) {
+/** @template T @param {() => Promise<T>} action @returns {Promise<T | null>} */
+async function attempt(action) {
+  try { return await action(); } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     showMessage(error.message);
     return null;
   }
 }
 
-function item(list, text, tone, small) {
-  const line = list.appendChild(document.createElement('li'));
-  if (tone) line.className = tone;
-  line.append(text);
-  if (small) line.appendChild(document.createElement('small')).textContent = small;
-  return line;
-}
-
-// --- the list ---
-
-function stateText(job) {
-  if (job.state === 'running' && job.cells) return `${job.phase ?? 'running'}, ${Math.floor(job.done ?? 0)} of ${job.cells} cells`;
-  if (job.state === 'finished') return job.exit_status === 0 ? 'finished, all as expected' : 'finished, not as expected';
-  return job.state;
+/** @param {string} text */
+function addMessage(text) {
+  $('messages').appendChild(document.createElement('li')).textContent = text;
+  while ($('messages').children.length > 50) $('messages').firstChild.remove();
 }
 
 async function list() {
+  /** @type {Job[] | null} */
   const jobs = await attempt(() => get('/jobs?limit=50'));
   if (!jobs) return;
-  const focused = document.activeElement?.dataset?.job;
-  $('jobs').replaceChildren(...jobs.map(job => {
-    const line = document.createElement('li'), button = line.appendChild(document.createElement('button'));
-    button.type = 'button';
-    button.dataset.job = job.id;
-    button.append(`${job.id} ${job.name}`);
-    button.appendChild(document.createElement('small')).textContent = stateText(job);
-    button.setAttribute('aria-current', String(job.id === page.job));
-    button.addEventListener('click', () => choose(job.id));
-    return line;
-  }));
-  if (focused) document.querySelector(`[data-job="${focused}"]`)?.focus();
+  showJobs($('jobs'), jobs, page.job, choose);
   const chosen = jobs.find(job => job.id === page.job);
   if (chosen) describe(chosen);
   else if (page.job === null && jobs.length) choose(jobs[0].id);
@@ -66,135 +71,214 @@ async function list() {
 
 // --- a campaign ---
 
-function choose(job) {
-  page.stop?.abort();
+/** @param {number} job @param {Place | null} place */
+function choose(job, place = null) {
+  page.stop.abort();
   page.stop = new AbortController();
-  Object.assign(page, {job, listed: null});
+  Object.assign(page, {job, listed: '', wanted: place, figures: 0});
+  curves.set([]);
+  curves.automatic = !place?.queues.length;
   $('none').hidden = true;
   $('job').hidden = false;
-  for (const name of ['claims', 'messages']) $(name).replaceChildren();
-  $('cell-choice').replaceChildren(new Option(RUNS, ''));
+  for (const name of ['claims', 'messages', 'figures']) $(name).replaceChildren();
+  $('figures-card').hidden = true;
+  $('cell-choice').replaceChildren(new Option(RUNNING, ''));
+  $('compare-choice').replaceChildren(new Option(NONE, ''));
   $('progress').value = 0;
-  look('');
+  const cell = place?.cell ?? null;
+  look(cell === null ? '' : String(cell));
+  compare(place?.other == null ? '' : String(place.other));
   attempt(async () => {
     const found = await get(`/jobs/${job}`);
     describe(found);
-    if (ENDED.includes(found.state) && await cells(job) && job === page.job) {
+    if (await cells(job, cell, place?.other ?? null) && job === page.job && cell === null && ENDED.includes(found.state)) {
       $('cell-choice').selectedIndex = 1;  // nothing runs: its first cell
       look($('cell-choice').value);
     }
   });
-  attempt(() => follow(`/jobs/${job}/events`, page.stop.signal, (event, data) => job === page.job && onEvent(event, data)));
+  attempt(() => follow(`/jobs/${job}/events`, page.stop.signal, (event, data) => { if (job === page.job) onEvent(event, data); }));
 }
 
-// Follows the running cell, or shows a cell that has ended.
+/** Follows the running cell, or shows a cell that has ended. @param {string} cell */
 function look(cell) {
-  page.watch?.abort();
+  page.watch.abort();
   const {signal} = page.watch = new AbortController();
-  Object.assign(page, {series: null, latest: null});
-  $('cell').textContent = 'none runs';
+  page.series = page.latest = null;
+  page.held = [];
+  for (const view of views) view.show(null);
+  $('cell').textContent = cell === '' ? 'waiting for a cell that runs' : `cell ${cell}`;
   const path = cell === '' ? `/jobs/${page.job}/samples` : `/jobs/${page.job}/cells/${cell}/samples`;
-  attempt(() => follow(path, signal, (event, data) => signal.aborted || sampled(event, data)));
+  attempt(() => follow(path, signal, (event, data) => { if (!signal.aborted) sampled(event, data, signal); }));
 }
 
-// Lists the cells that have ended; returns whether there are any.
-async function cells(job) {
-  const found = await get(`/jobs/${job}/cells?limit=${MAX_CELLS}`), chosen = $('cell-choice').value, axes = Object.keys(found.axes);
+/** Shows the curves of another cell of the campaign beside. @param {string} cell */
+function compare(cell) {
+  page.compared.abort();
+  const {signal} = page.compared = new AbortController();
+  curves.compare(null);
+  if (cell === '') return;
+  attempt(() => follow(`/jobs/${page.job}/cells/${cell}/samples`, signal, (event, data) => {
+    if (signal.aborted) return;
+    if (event === 'cell') curves.compare(new Series(data));
+    if (event === 'queues') curves.other?.queues(data);
+  }));
+}
+
+/** Lists the cells that have ended; returns whether there are any. @param {number} job @param {number | null} cell @param {number | null} other */
+async function cells(job, cell = null, other = null) {
+  /** @type {{axes: Record<string, unknown>, cells: CellRow[]}} */
+  const found = await get(`/jobs/${job}/cells?limit=${MAX_CELLS}`), axes = Object.keys(found.axes);
   if (job !== page.job) return false;
-  const named = cell => [`${cell.cell}`, ...axes.map(axis => `${axis} ${cell[axis]}`), ...cell.status === 'complete' ? [] : [cell.status]];
-  $('cell-choice').replaceChildren(new Option(RUNS, ''), ...found.cells.map(cell => new Option(named(cell).join(', '), cell.cell)));
-  $('cell-choice').value = chosen;
+  const choices = /** @type {[string, string, number | null][]} */ ([['cell-choice', RUNNING, cell], ['compare-choice', NONE, other]]);
+  for (const [name, first, number] of choices) {
+    const choice = $(name), chosen = number === null ? choice.value : String(number);
+    const named = (/** @type {CellRow} */ row) =>
+      [`${row.cell}`, ...axes.map(axis => `${axis} ${row[axis]}`), ...row.status === 'complete' ? [] : [row.status]].join(', ');
+    choice.replaceChildren(new Option(first, ''), ...found.cells.map(row => new Option(named(row), String(row.cell))));
+    choice.value = chosen;
+  }
   return found.cells.length > 0;
 }
 
+/** @param {Job} job */
 function describe(job) {
   if (job.id !== page.job) return;
   $('job-name').textContent = `${job.name}${job.request.profile ? `, ${job.request.profile}` : ''}`;
   $('job-state').textContent = job.state;
-  $('job-state').className = `badge ${job.state === 'finished' && job.exit_status ? 'bad' : TONES[job.state] ?? ''}`;
+  $('job-state').className = `badge ${stateClass(job)}`;
   $('job-status').textContent = stateText(job);
   if (job.cells) $('progress').value = (job.done ?? 0) / job.cells;
   $('cancel').disabled = !['queued', 'running'].includes(job.state);
   $('retry').disabled = !ENDED.includes(job.state);
   $('report').hidden = job.state !== 'finished';
   if (job.verdicts.length) claims(job.verdicts);
-  const listed = `${job.state} ${Math.floor(job.done ?? 0)}`;
-  if (page.listed !== listed && page.listed !== null) attempt(() => cells(job.id));
+  const listed = `${job.id} ${job.state} ${Math.floor(job.done ?? 0)}`;
+  if (page.listed !== listed && page.listed !== '') attempt(() => cells(job.id));
   page.listed = listed;
-}
-
-const number = value => typeof value === 'number' && !Number.isInteger(value) ? value.toPrecision(4)
-  : Array.isArray(value) ? value.map(number).join(' | ') : String(value);
-
-function claims(verdicts) {
-  $('claims').replaceChildren();
-  for (const verdict of verdicts) {
-    const text = Object.entries(verdict.measured).map(([name, value]) => `${name} ${number(value)}`).join(', ');
-    item($('claims'), `${verdict.name}: ${verdict.verdict}${verdict.contradicted ? ', not as expected' : ''}`, verdict.contradicted ? 'bad' : '', `${[verdict.paper, verdict.reason ?? text, ...(verdict.caveats ?? []).map(one => `Caution: ${one}.`)].join(" ")}`);
+  if (job.state === 'finished' && page.figures !== job.id) {
+    page.figures = job.id;
+    attempt(() => showFigures(job.id));
   }
 }
 
+/** @param {number} job */
+async function showFigures(job) {
+  for (const name of (await figures(job)).slice(0, MAX_FIGURES)) {
+    const image = await figure(job, name);
+    if (job !== page.job) return;
+    $('figures').append(image);
+    $('figures-card').hidden = false;
+  }
+}
+
+/** @param {Verdict[]} verdicts */
+function claims(verdicts) {
+  $('claims').replaceChildren();
+  for (const verdict of verdicts) verdictLine($('claims'), verdict);
+}
+
+/** @param {string} event @param {any} data */
 function onEvent(event, data) {
   if (event === 'concluded') claims(data.verdicts);
-  if (event === 'outcome') item($('messages'), `cell ${data.cell} ${data.status}: ${data.error ?? ''}`, 'bad');
-  if (event === 'refused') for (const text of data.messages) item($('messages'), text, 'bad');
+  if (event === 'outcome') addMessage(`cell ${data.cell} ${data.status}: ${data.error ?? ''}`);
+  if (event === 'refused') for (const text of data.messages) addMessage(text);
   if (event === 'state') list();
-  while ($('messages').children.length > 50) $('messages').firstChild.remove();
 }
 
-function sampled(event, data) {
+/** @param {string} event @param {any} data @param {AbortSignal} signal */
+function sampled(event, data, signal) {
+  if (page.paused) {
+    if (event === 'cell') page.held = [];
+    page.held.push([event, data, signal]);
+    return;
+  }
   if (event === 'cell') page.latest = new Series(data);
-  if (event === 'queues') page.latest.queues(data);
-  if (event === 'flows') page.latest.rates(data);
+  const series = page.latest;
   if (event === 'damaged') showMessage(`the tables of cell ${data.cell} are damaged`);
-  if (!page.paused && page.series !== page.latest) show(page.latest);
+  if (event === 'queues') series?.queues(data);
+  if (event === 'flows') series?.rates(data);
+  if (event === 'cell-end' && series) {
+    series.ended = true;
+    attempt(() => conclude(series, signal));
+  }
+  if (series && page.series !== series) show(series);
 }
 
+/** Reads the totals of a cell that has ended; its tables may be stored a moment later. @param {Series} series @param {AbortSignal} signal */
+async function conclude(series, signal) {
+  for (let tries = 0; tries < TOTALS_TRIES && !signal.aborted && series === page.latest; tries++) {
+    try {
+      series.conclude(await get(`/jobs/${page.job}/cells/${series.cell.cell}/totals`));
+      return;
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+    }
+    await new Promise(resolve => setTimeout(resolve, 500));
+  }
+}
+
+/** @param {Series} series */
 function show(series) {
   page.series = series;
-  $('cell').textContent = `cell ${series.cell.cell}, ${series.cell.duration_ns / 1e6} ms, time is the lab's (${series.cell.clock.clock ?? 'virtual'})`;
-  for (const view of [heat, curves, flows, topology]) view.show(series);
+  const {cell} = series, {wanted} = page;
+  $('cell').textContent = `cell ${cell.cell}, ${time(cell.duration_ns)}, time is the lab's (${cell.clock.clock ?? 'virtual'})`;
+  timeline.show(cell.duration_ns);
+  for (const view of views) view.show(series);
+  if (wanted) {
+    page.wanted = null;
+    if (wanted.view) timeline.view(wanted.view[0] * 1e6, wanted.view[1] * 1e6);
+    if (wanted.time !== null) timeline.point(wanted.time * 1e6);
+    curves.set(wanted.queues.map(name => cell.queues.indexOf(name)).filter(queue => queue >= 0));
+  }
+}
+
+// --- frames, and the page's address ---
+
+/** @returns {Place} */
+function place() {
+  const number = (/** @type {string} */ text) => (text === '' ? null : Number(text)), {cursor} = timeline;
+  return {
+    run: page.job, cell: number($('cell-choice').value), other: number($('compare-choice').value),
+    queues: curves.chosen.map(queue => page.series?.cell.queues[queue] ?? '').filter(Boolean),
+    time: cursor === null ? null : cursor / 1e6, view: timeline.whole ? null : [timeline.from / 1e6, timeline.to / 1e6],
+  };
+}
+
+function updateAddress() {
+  if ($('live').hidden || !page.series || page.wanted) return;
+  const hash = format(place());
+  if (hash !== page.addressed) history.replaceState(null, '', hash);
+  page.addressed = hash;
 }
 
 let drawn = 0;
+/** @param {number} now */
 function frame(now) {
-  if (now - drawn >= FRAME_MS - 2) {
+  if (now - drawn >= FRAME_MS - 2 && !$('live').hidden) {
     drawn = now;
-    if (!page.paused || heat.drawn === -1) heat.draw();
-    if (!page.paused) for (const view of [curves, flows, topology]) view.draw();
+    for (const view of views) view.draw();
     page.frames++;
+    const at = timeline.cursor === null ? '' : String(Number((timeline.cursor / 1e6).toFixed(6)));
+    if (document.activeElement !== $('instant')) $('instant').value = at;
   }
   requestAnimationFrame(frame);
 }
 
 async function report() {
-  const file = await blob(`/jobs/${page.job}/files/report.html`);
-  const place = URL.createObjectURL(file);
-  Object.assign(document.createElement('a'), {href: place, download: `report-${page.job}.html`}).click();
-  setTimeout(() => URL.revokeObjectURL(place), 60000);
+  const url = URL.createObjectURL(await blob(`/jobs/${page.job}/files/report.html`));
+  Object.assign(document.createElement('a'), {href: url, download: `report-${page.job}.html`}).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
 
-// --- the form, the tools, the views ---
-
-async function fill() {
-  const labs = await get('/labs');
-  $('lab').replaceChildren(...labs.map(lab => new Option(lab.name, lab.name, false, lab.name === 'dumbbell')));
-  const profiles = () => {
-    const lab = labs.find(entry => entry.name === $('lab').value);
-    $('profile').replaceChildren(...[...lab.profiles, ''].map(name => new Option(name || 'everything', name)));
-  };
-  $('lab').addEventListener('change', profiles);
-  profiles();
-}
-
-function view() {
-  const gallery = location.hash === '#gallery';
+function route() {
+  const gallery = location.hash === '#gallery', wanted = parse(location.hash);
   $('live').hidden = gallery;
   $('gallery').hidden = !gallery;
   if (gallery) attempt(async () => showGallery($('gallery'), await get('/gallery')));
+  else if (wanted.run !== null && location.hash !== page.addressed) choose(wanted.run, wanted);
 }
 
-$('submit').addEventListener('submit', event => {
+$('submit').addEventListener('submit', (/** @type {Event} */ event) => {
   event.preventDefault();
   attempt(async () => {
     const job = await post('/jobs', {lab: $('lab').value, profile: $('profile').value || null});
@@ -204,21 +288,29 @@ $('submit').addEventListener('submit', event => {
   });
 });
 $('cancel').addEventListener('click', () => attempt(async () => describe(await post(`/jobs/${page.job}/cancel`))));
-$('retry').addEventListener('click', () => attempt(async () => { await post(`/jobs/${page.job}/retry`); choose(page.job); }));
-$('report').addEventListener('click', event => { event.preventDefault(); attempt(report); });
+$('retry').addEventListener('click', () => attempt(async () => { await post(`/jobs/${page.job}/retry`); choose(Number(page.job)); }));
+$('report').addEventListener('click', (/** @type {Event} */ event) => { event.preventDefault(); attempt(report); });
 $('cell-choice').addEventListener('change', () => look($('cell-choice').value));
-$('show-all').addEventListener('click', () => heat.showAll());
+$('compare-choice').addEventListener('change', () => compare($('compare-choice').value));
+$('show-all').addEventListener('click', () => timeline.showAll());
+$('zoom-in').addEventListener('click', () => timeline.zoom(0.5));
+$('zoom-out').addEventListener('click', () => timeline.zoom(2));
+$('instant').addEventListener('change', () => timeline.point($('instant').value === '' ? null : Number($('instant').value) * 1e6));
 $('pause').addEventListener('click', () => {
   page.paused = !page.paused;
   $('pause').setAttribute('aria-pressed', String(page.paused));
-  if (!page.paused && page.latest && page.series !== page.latest) show(page.latest);
+  if (page.paused) return;
+  const held = page.held;
+  page.held = [];
+  for (const entry of held) if (!entry[2].aborted) sampled(...entry);
 });
-addEventListener('resize', () => { heat.drawn = -1; });
-addEventListener('hashchange', view);
+addEventListener('hashchange', route);
 
 $('report').href = '#report';
-await attempt(fill);
-view();
+showUses($('uses'));
+await attempt(() => fillForm($('lab'), $('profile')));
+route();
 await list();
 setInterval(() => document.hidden || list(), LIST_MS);
+setInterval(updateAddress, 300);
 requestAnimationFrame(frame);

@@ -51,8 +51,10 @@ class Placement:
 
 
 def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
-    """Put every host on a kernel; `LabError` where the lab asks for the machine's kernel and that cannot do it, or for
-    a switch's controller: in a container, it would be root on this machine.
+    """Put every host on a kernel.
+
+    Raise `LabError` if the lab requests the machine's kernel and that cannot do it, or if it has a switch's controller:
+    in a container, the controller would be root on this machine.
     """
     if controlled := [node.name for node in plan.nodes if node.pipeline is not None and node.programs]:
         text = f"{shorten(controlled)}: a switch's controller runs in virtual time only"
@@ -104,7 +106,7 @@ class _Placer:
         return self._plan.nodes[node].name
 
     def _congestion_controls(self) -> dict[int, set[str]]:
-        """By host: what its own setting, its changes and the workloads that it sends in ask for."""
+        """Congestion controls by host: of its settings, its changes and the workloads that it sends in."""
         found = {i: {self._plan.nodes[i].sysctls["net/ipv4/tcp_congestion_control"]} for i in self._requested}
         for change in self._plan.changes:
             if change.node is not None:
@@ -180,9 +182,9 @@ class _Placer:
                 self._errors.append(self._message(link.a.node, text))
 
     def _message(self, node: int, text: str) -> str:
-        """With the place of the entry that asks for this host's kernel, where the plan comes straight from a lab."""
-        asked_at = self._plan.nodes[node].kernel_asked_at
-        return f"{asked_at}: {text}" if asked_at else text
+        """Prefix `text` with the place in the lab that requests this host's kernel, if the plan has it."""
+        requested_at = self._plan.nodes[node].kernel_requested_at
+        return f"{requested_at}: {text}" if requested_at else text
 
     def _warnings(self, on_host: list[int]) -> Iterable[str]:
         if self._dilation > 1 and self._bmv2:

@@ -70,7 +70,7 @@ def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) 
         with deployed(record) as nodes:
             nodes.gather(ready_until(plan))
             bmv2.configure_switches(plan, folder / NODES, name, dilation)
-            origin_ns = origin_for(plan, dilation, 0)  # no common beginning to wait for: ready is who has booted
+            origin_ns = origin_for(plan, dilation, 0)  # without a common start: a node is ready once it has booted
             nodes.start("lab", origin_ns)
             nodes.wait({"ready"}, (origin_ns + plan.epoch_ns * dilation) / 1e9 + BOOT_S)
             replace(record, state="up", origin_ns=origin_ns + plan.epoch_ns * dilation).write()
@@ -228,7 +228,7 @@ class _Execution:
     """A program on a node. The node ends it when the connection closes."""
 
     conversation: LineConnection
-    who: str
+    node: str
     lab: str
     job: jobs.Begun | None
     cancelled: bool = False
@@ -246,7 +246,7 @@ class _Execution:
                     self.conversation.set_timeout(None)
         except TimeoutError:
             raise SessionError(
-                f"{self.who} has not started the command within {ANSWER_S:g} s: it hangs, or the"
+                f"{self.node} has not started the command within {ANSWER_S:g} s: it hangs, or the"
                 f" machine has far too much to do; `qbed down {self.lab}` takes the lab down"
             ) from None
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from qbed.base.machine import processor_model
 from qbed.plan.model import Plan
 from qbed.substrates import CellError, Finding, Limits
 from qbed.substrates.rebuild import changed_sources, shorten_names
@@ -54,12 +55,6 @@ def _toolchain() -> Iterator[Finding]:
     if changed:
         text = f"{shorten_names(changed)} changed after the set-up: `qbed run` and `qbed up` build it again first"
         yield Finding("sources", "optional", text, "make setup")
-
-
-def processor_model() -> str:
-    """The processor's name; `unknown` where the kernel gives none."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def _processor() -> Iterator[Finding]:

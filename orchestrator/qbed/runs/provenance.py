@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The content of meta.json: command, versions, machine and wall-clock times, which may differ between equal runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from qbed import __version__
+from qbed.base.json_files import Row
+from qbed.base.machine import processor_model
+from qbed.runs.executor import WALL_TIMES
+from qbed.runs.worker import Task
+
+
+def meta(task: Task, commit: str | None, wall_s: float) -> Row:
+    """The content of meta.json for a run that began at `commit` and took `wall_s` seconds."""
+    return {
+        "provenance": {
+            "command": " ".join(["qbed", *sys.argv[1:]]),
+            "run_at": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+            "wall_clock_s": round(wall_s, 2),
+            "qbed": __version__,
+            "commit": commit,
+            "substrate": task.on,
+            "dilation": task.dilation,
+            "python": platform.python_version(),
+            "host": f"{platform.system()} {platform.release()}, {platform.machine()}",
+            "processor": processor_model(),
+            "cores": len(os.sched_getaffinity(0)),
+        },
+        "cell_wall_s": {str(cell): seconds for cell, seconds in wall_times(task.out).items()},
+    }
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit of the Git repository that has the folder, with ` and changes` if its tracked files differ from it.
+
+    None without a repository or without Git.
+    """
+    describe = ["git", "-C", str(folder), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty= and changes"]
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(describe, capture_output=True, text=True, timeout=10, check=False)
+        return done.stdout.strip() or None
+    return None
+
+
+def wall_times(run: Path) -> dict[int, float]:
+    """The wall-clock time of each ended cell of a run in seconds, by number."""
+    times: dict[int, float] = {}
+    with suppress(FileNotFoundError), (run / "cells" / WALL_TIMES).open() as lines:
+        for line in lines:
+            with suppress(ValueError, KeyError, TypeError):  # the last line of a runner that was killed
+                entry = json.loads(line)
+                times[int(entry["cell"])] = float(entry["wall_s"])
+    return times
