@@ -11,7 +11,7 @@
 # make fuzz SECONDS_EACH=3600  runs each fuzzer for so long (in make test: for seconds); what is found goes to runs/fuzz
 # make miri   the P4 engine and its border to the kernel's C under Miri, where rustup has a nightly toolchain (docs/p4.md)
 # make test-kills  kills a campaign 200 times at random instants (20 times in make test) and compares what comes of it
-# make compose        InfluxDB, Grafana with its dashboards and the orchestrator, which runs RUN (docker-compose.yml)
+# make compose        InfluxDB, Grafana with its dashboards and the orchestrator service (docker-compose.yml)
 # make locks  writes what every quick cell of labs/ does into their campaign.lock, after a change that is meant to change it
 # make slurm  installs Debian's Slurm, for the tests of qbed run --slurm (they bring it up on this machine, and down again)
 # make bench  measures (bench/), writes JSON to bench/results/
@@ -110,6 +110,7 @@ test-kills: setup
 e2e: setup
 	@tools/programs
 	@tools/browser
+	@tools/page-tools >/dev/null || [ $$? = 3 ]
 	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks \
 	    -n 2 --dist worksteal $(REPORT)
 
@@ -144,12 +145,8 @@ images: setup
 images-clean:
 	@tools/images --clean
 
-RUN := labs/dumbbell --profile quick --out runs/compose
-
 compose: setup
-	@mkdir -p runs
-	image=$$(tools/images orchestrator | sed -n 's/^orchestrator //p') && \
-	    QBED_ORCHESTRATOR_IMAGE=$$image QBED_USER=$$(id -u) QBED_RUN='$(RUN)' tools/compose up
+	image=$$(tools/images orchestrator | sed -n 's/^orchestrator //p') && QBED_ORCHESTRATOR_IMAGE=$$image tools/compose up
 
 bench: setup
 	$(PY) -m bench.run

@@ -79,7 +79,7 @@ control Fold(inout headers hdr, in bit<64> part)
     }
 }
 
-/* The same in a compact header: `part` is the number of the queue's bin, or 0 or 1 of IND. */
+/* Adds a queue to a compact header: `part` is the number of the queue's bin, or 0 or 1 of IND. */
 control FoldCompact(inout headers hdr, in bit<64> part)
 {
     apply {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The locked Python packages that qbed needs to run: those of requirements.lock without its development tools.
+"""The locked Python packages that qbed needs to run, also as a service: requirements.lock without development tools.
 
-.venv/bin/python images/orchestrator/runtime_lock.py orchestrator/requirements.lock
+.venv/bin/python images/python/runtime_lock.py orchestrator/requirements.lock
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def canonical(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", found.group()).lower()
 
 
-def runtime_names(package: str) -> set[str]:
-    """Everything that the installed `package` requires, however indirectly, leaving extras out."""
+def runtime_names(package: str, extra: str) -> set[str]:
+    """Everything that the installed `package` requires with an extra, however indirectly; without other extras."""
     found: set[str] = set()
     waiting = [package]
     while waiting:
@@ -30,7 +30,11 @@ def runtime_names(package: str) -> set[str]:
             wanted = requires(waiting.pop()) or []
         except PackageNotFoundError:  # of another platform or Python: not installed here
             continue
-        names = {canonical(line) for line in wanted if "extra ==" not in line}
+        names = {
+            canonical(line)
+            for line in wanted
+            if "extra ==" not in line or re.search(rf"extra == ['\"]{extra}['\"]", line)
+        }
         waiting.extend(names - found)
         found |= names
     return found
@@ -43,6 +47,6 @@ def blocks(lock: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    wanted = runtime_names("qbed")
+    wanted = runtime_names("qbed", "service")
     pinned = blocks(Path(sys.argv[1]).read_text())
     print("".join(block for block in pinned if canonical(block) in wanted), end="")

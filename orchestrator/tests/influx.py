@@ -86,6 +86,11 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def headers(self) -> dict[str, str]:
+        """Headers of queries."""
+        return {}
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -113,7 +118,9 @@ class Server:
         """The rows of an InfluxQL query, each with the tags that it is grouped by; `time` in nanoseconds."""
         query_fields = {"q": query, "epoch": "ns"} | ({"db": database} if database else {})
         body = urllib.parse.urlencode(query_fields).encode()
-        with urllib.request.urlopen(f"{self.root}/query", body, timeout=60) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{self.root}/query", body, self.headers), timeout=60
+        ) as answer:
             result = json.load(answer)["results"][0]
         assert "error" not in result, result
         return [
@@ -129,9 +136,52 @@ class Server:
         return Influx(f"{self.root}/{path}", timeout_s=5)
 
 
+class Server2(Server):
+    """An InfluxDB 2 with the organisation `qbed`. A bucket is also a database."""
+
+    TOKEN = "a-token-of-many-letters"
+
+    def __init__(self, folder: Path, version: str) -> None:
+        super().__init__(folder, version)
+        self._org = ""
+
+    def start(self) -> None:
+        folder = self._folder
+        paths = [f"--bolt-path={folder}/bolt", f"--sqlite-path={folder}/sqlite", f"--engine-path={folder}/engine"]
+        options = [*paths, f"--http-bind-address=127.0.0.1:{self.port}", "--reporting-disabled"]
+        with (folder / "log").open("ab") as log:
+            self._process = subprocess.Popen([self._program, *options], stdout=log, stderr=log)
+        until = time.monotonic() + 60
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.root}/health", timeout=10):
+                    break
+            except OSError:
+                assert time.monotonic() < until and self._process.poll() is None, (folder / "log").read_text()
+                time.sleep(0.05)
+        setup = {"username": "qbed", "password": "a-password", "org": "qbed", "bucket": "first", "token": self.TOKEN}
+        self._org = self._post("/api/v2/setup", setup)["org"]["id"]
+
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json", **self.headers}
+        request = urllib.request.Request(f"{self.root}{path}", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Token {self.TOKEN}"}
+
+    def sink(self, database: str, api: str = "v1") -> Influx:
+        self._post("/api/v2/buckets", {"orgID": self._org, "name": database, "retentionRules": []})
+        path = database if api == "v1" else f"api/v2/write?org=qbed&bucket={database}"
+        return Influx(f"{self.root}/{path}", self.TOKEN, timeout_s=5)
+
+
 @contextmanager
 def served(folder: Path, version: str = "1.6.7") -> Iterator[Server]:
-    server = Server(folder, version)
+    server = (Server2 if version.startswith("2") else Server)(folder, version)
     server.start()
     try:
         yield server

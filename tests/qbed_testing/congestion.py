@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The congestion headers, full and compact (docs/formats.md section 6), which hosts and switches exchange as a UDP payload."""
+"""The congestion headers (docs/formats.md section 6), which hosts and switches exchange as a UDP payload."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PORT = 6190
 VERSION = 1
 COMPACT = 2
 COMPACT_BYTES = 20
-"""Of a compact header, without its signal."""
+"""Length of a compact header without its signal."""
 MAX_BITS = 32
 _LAYOUT = struct.Struct("!8BIHBB9Q")  # the two signals are two words each
 HEADER_BYTES = 88
@@ -102,7 +102,6 @@ class Header(NamedTuple):
             return self._pack_compact()
         signals = [word for value in self[-2:] for word in (value >> 64, value & _WORD)]
         return _LAYOUT.pack(*self[:-2], *signals)
-
 
     def _pack_compact(self) -> bytes:
         flags = bool(self.flags & Flag.LAST) << 5 | bool(self.flags & Flag.FORWARD) << 4 | bool(self.hops) << 3

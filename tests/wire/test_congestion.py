@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed_testing.congestion import HEADER_BYTES, Header, HeaderError, Kind, Type, Unit, parse
+from qbed_testing.congestion import Header, HeaderError, Kind, Type, Unit, parse
 
 FOLDER = Path(__file__).parent
 VECTORS = json.loads((FOLDER / "vectors.json").read_text())

@@ -60,7 +60,12 @@ def compact_header(fields: dict[str, int]) -> bytes:
     first |= bool(fields.get("hops", 0)) << 3 | fields.get("kind", 0)
     second = fields.get("unit", 0) << 6 | fields.get("bits", 1) - 1
     position = fields.get("offset", 0) or fields.get("window", 0)
-    numbers = ((fields.get("flow", 0), 4), (fields.get("sequence", 0), 6), (position, 7), (fields.get("signal", 0), size))
+    numbers = (
+        (fields.get("flow", 0), 4),
+        (fields.get("sequence", 0), 6),
+        (position, 7),
+        (fields.get("signal", 0), size),
+    )
     return bytes((fields["version"], first, second)) + b"".join(number.to_bytes(n, "big") for number, n in numbers)
 
 

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -31,6 +34,13 @@ def serve(
     token_file: Annotated[Path | None, typer.Option(help=f"File with the token of clients; or {TOKEN}.")] = None,
     name: Annotated[
         list[str] | None, typer.Option(help="Host name that clients use; may be given several times.")
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="URL that users open, printed with the token; it allows its host name."),
+    ] = None,
+    grafana: Annotated[
+        str | None, typer.Option(metavar="URL", help="URL of a Grafana with the dashboards, for a link on the page.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, max=64, help="Number of concurrent campaigns.")] = 1,
     cores: Annotated[
@@ -62,17 +72,30 @@ def serve(
     from qbed.substrates.rebuild import build_changed
 
     build_changed(terminal.print_status)
+    token = _token(token_file)
+    names = (*(name or ()), *([_host_name(url, "--url")] if url else ()))
+    if grafana:
+        _host_name(grafana, "--grafana")
     settings = Settings(
-        (folder or usual_folder()).resolve(), host, port, _token(token_file), tuple(name or ()), jobs, cores, queue,
+        (folder or usual_folder()).resolve(), host, port, token, names, jobs, cores, queue,
         retention, cell_timeout, parse_space(cell_space), allow_programs, allow_files, allow_containers,
-        query_s=query_timeout,
+        grafana, query_s=query_timeout,
     )  # fmt: skip
 
     def ready(address: str) -> None:
-        terminal.print_line(f"qbed serves at {address}")
+        page = f"{url}#token={token}" if url and token else url or address
+        terminal.print_line(f"qbed serves at {page}")
         terminal.flush()
 
     run(settings, ready)
+
+
+def _host_name(url: str, option: str) -> str:
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and not re.search(r"[\s\x00-\x20\x7f#]", url):
+            return parts.hostname
+    raise typer.BadParameter(f"expected a URL such as http://localhost:8410/, got `{url}`", param_hint=option)
 
 
 def _token(file: Path | None) -> str | None:

@@ -217,9 +217,9 @@ class ControllerSettings(Strict):
     forward: OnOff | None = None
     """Whether the signal excludes the queues of the return path. The default is `off`."""
     header: Literal["full", "compact"] | None = None
-    """Header of its flows' packets: `full` (default), 88 bytes; `compact`, 20 bytes and the signal in so many bytes as
-    `bits` need. The compact one carries `sum`, `max` or `ind`, as a share of the buffer, which all switches have to have
-    in common.
+    """Header of its flows' packets: `full` (default), 88 bytes; `compact`, 20 bytes and the signal in as many bytes as
+    `bits` need. A compact header carries `sum`, `max` or `ind`, as a share of the buffer, so all buffers have to be
+    equal.
     """
 
     def given(self) -> Given:

@@ -427,7 +427,7 @@ def make_app(settings: Settings) -> FastAPI:
         redoc_url=None, description="Campaigns of a lab bench for in-network congestion signals. docs/service.md",
     )  # fmt: skip
     app.include_router(api)
-    for path, (content, kind) in assets().items():
+    for path, (content, kind) in assets(settings.grafana).items():
         app.add_api_route(path, _asset(content, kind), include_in_schema=False, methods=["GET", "HEAD"])
     app.add_exception_handler(QbedError, _qbed_error)
     app.add_exception_handler(OSError, _internal_error)

@@ -45,6 +45,8 @@ class Settings:
     allow_files: bool = False
     """Labs of clients may name files elsewhere on this machine, as with `--trust`."""
     allow_containers: bool = False
+    grafana: str | None = None
+    """URL of a Grafana with the dashboards, for a link on the page."""
 
     upload_bytes: int = 8 * MIB
     body_bytes: int = 64 << 10

@@ -42,9 +42,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("influx-1.8"), "1.8.3") as server:
+@pytest.fixture(scope="session", params=["1.8.3", "2.9.1"])
+def second(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served(tmp_path_factory.mktemp("influx-later"), request.param) as server:
         yield server
 
 
@@ -360,6 +360,15 @@ def test_the_precision_and_the_token_are_always_sent() -> None:
     )
     expected = "/api/v3/write_lp?db=d&precision=nanosecond&accept_partial=false"
     assert target("http://x/api/v3/write_lp?db=d", "t") == (expected, "Bearer t")
+
+
+def test_the_token_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("t\n")
+    monkeypatch.setenv("QBED_INFLUX_TOKEN_FILE", str(tmp_path / "token"))
+    assert Influx("http://x/db")._headers["Authorization"] == "Token t"
+    monkeypatch.setenv("QBED_INFLUX_TOKEN_FILE", str(tmp_path / "none"))
+    with pytest.raises(SinkError, match=r"QBED_INFLUX_TOKEN_FILE: .*none cannot be read: No such file"):
+        Influx("http://x/db")
 
 
 def test_cells_of_the_store_give_the_same_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,15 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
+def test_the_page_links_to_grafana_and_the_host_name_of_the_url_is_allowed(tmp_path: Path) -> None:
+    with client_of(tmp_path, grafana='http://localhost:3000/?a=1&b="2"', names=("lab.example",)) as client:
+        page = client.get("/", headers={"host": "lab.example:8410"})
+        assert page.status_code == 200 and client.get("/", headers={"host": "other.example"}).status_code == 421
+        assert '<a href="http://localhost:3000/?a=1&amp;b=&quot;2&quot;">Grafana</a></nav>' in page.text
+    with client_of(tmp_path / "second") as client:
+        assert "Grafana" not in client.get("/").text
+
+
 def tarred(*members: tuple[tarfile.TarInfo, bytes], gz: bool = True) -> bytes:
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w:gz" if gz else "w") as packed:

@@ -69,7 +69,8 @@ class Port:
         if header.kind == Kind.VECTOR:
             return lengths[Unit(header.unit)]
         if header.version == COMPACT:
-            return min(lengths[Unit(header.unit)] * 2**header.bits // self.full(header.unit), 2**header.bits - 1)
+            bins = 1 << header.bits
+            return min(lengths[Unit(header.unit)] * bins // self.full(header.unit), bins - 1)
         return self.quantized(header.unit, header.bits, lengths[Unit(header.unit)])
 
 

@@ -5,9 +5,9 @@
     http://localhost:8086/api/v2/write?org=lab&bucket=qbed      2.x
     http://localhost:8181/api/v3/write_lp?db=qbed               3.x
 
-The token (or `user:password` of 1.x) is in QBED_INFLUX_TOKEN: a URL is seen by all users of a machine, and is kept in
-the run folder. The precision is always sent: InfluxDB 3 guesses it otherwise. `accept_partial=false`
-makes it take a batch wholly or not at all, as the others do.
+The token (or `user:password` of 1.x) is in QBED_INFLUX_TOKEN, or in the file that QBED_INFLUX_TOKEN_FILE names: a URL
+is seen by all users of a machine, and is kept in the run folder. The precision is always sent: InfluxDB 3 guesses it
+otherwise. `accept_partial=false` makes it take a batch wholly or not at all, as the others do.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ import os
 import re
 import ssl
 import zlib
+from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
+from qbed.base.files import read_text
 from qbed.base.terminal import shorten
 from qbed.live.points import Points
 from qbed.live.sinks import NotTakenError, SinkError
 from qbed.live.sinks.line_protocol import LINE_PROTOCOL
 
 TOKEN = "QBED_INFLUX_TOKEN"
+TOKEN_FILE = "QBED_INFLUX_TOKEN_FILE"
+LONGEST_TOKEN = 4_096
 TIMEOUT_S = 10.0
 LONGEST_TIMEOUT_S = 80.0
 MAX_ANSWER = 2_000
@@ -43,7 +47,7 @@ class Influx:
         self._parts = _checked(url)
         self._target = _target(self._parts)
         self._headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Encoding": "gzip"}
-        self._headers |= _authorization(self._parts.path, token or os.environ.get(TOKEN, ""))
+        self._headers |= _authorization(self._parts.path, token or _token())
         self._timeout_s = timeout_s
         self._connection: http.client.HTTPConnection | None = None
 
@@ -137,6 +141,15 @@ def _target(parts: SplitResult) -> str:
         known = ", ".join(("/DATABASE", *_LATER))
         raise SinkError(f"--influx: expected one of {known} in the URL, such as {_EXAMPLE}; got `{parts.path}`")
     return f"/write?{urlencode(query | {'db': database, 'precision': 'ns'})}"
+
+
+def _token() -> str:
+    if file := os.environ.get(TOKEN_FILE):
+        try:
+            return read_text(Path(file), LONGEST_TOKEN).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SinkError(f"{TOKEN_FILE}: {file} cannot be read: {_describe(error)}") from None
+    return os.environ.get(TOKEN, "")
 
 
 def _authorization(path: str, token: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,11 +18,14 @@ BRINGS_UPLOT = "youplot"
 """A Python package that has uPlot's local release in it, so that the page needs no npm. Nothing else of it is used."""
 
 
-def assets() -> dict[str, tuple[bytes, str]]:
-    """The served files by path. They are read once, so that no request path names a file."""
+def assets(grafana: str | None = None) -> dict[str, tuple[bytes, str]]:
+    """The served files by path. They are read once, so that no request path names a file. `grafana`: URL of a link."""
     local = {path.name: path.read_bytes() for path in sorted(Path(__file__).parent.iterdir()) if path.suffix in KINDS}
     found = {f"/page/{name}": (content, KINDS[Path(name).suffix]) for name, content in {**local, **_uplot()}.items()}
-    return {"/": found.pop("/page/index.html"), **found}
+    page, kind = found.pop("/page/index.html")
+    if grafana:
+        page = page.replace(b"</nav>", f' <a href="{escape(grafana)}">Grafana</a></nav>'.encode(), 1)
+    return {"/": (page, kind), **found}
 
 
 def _uplot() -> dict[str, bytes]:
