@@ -156,6 +156,31 @@ header signal_t {
     bit<128> echo_signal;
 }
 
+/* The compact header, and its signal of as many bytes as its bits need. */
+const bit<8> SIGNAL_COMPACT = 2;
+#define COMPACT_BYTES 20
+#define COMPACT_SUM_BITS 4
+
+header compact_t {
+    bit<8> version;
+    bit<2> type;
+    bit<1> last;
+    bit<1> forward;
+    bit<1> stamped;
+    bit<3> kind;
+    bit<2> unit;
+    bit<1> reserved;
+    bit<5> bits_less_one;
+    bit<32> flow;
+    bit<48> sequence;
+    bit<56> position;
+}
+
+header compact8_t { bit<8> value; }
+header compact16_t { bit<16> value; }
+header compact32_t { bit<32> value; }
+header compact64_t { bit<64> value; }
+
 struct headers {
     ethernet_t ethernet;
     vlan_t[2] vlan;
@@ -166,6 +191,11 @@ struct headers {
     tcp_t tcp;
     udp_t udp;
     signal_t signal;
+    compact_t compact;
+    compact8_t compact8;
+    compact16_t compact16;
+    compact32_t compact32;
+    compact64_t compact64;
 }
 
 /* The result of parsing a datagram of SIGNAL_PORT. */
@@ -173,6 +203,7 @@ const bit<3> FORM_NONE = 0;		/* it is not of that port, or damaged */
 const bit<3> FORM_HEADER = 1;		/* `signal` is valid, and all its numbers have a meaning */
 const bit<3> FORM_UNKNOWN_VERSION = 2;
 const bit<3> FORM_TOO_SHORT = 3;
-const bit<3> FORM_MALFORMED = 4;	/* `signal` is valid, and to be left alone */
+const bit<3> FORM_MALFORMED = 4;	/* `signal` or `compact` is valid, and to be left alone */
+const bit<3> FORM_COMPACT = 5;		/* `compact` is valid */
 
 #endif

@@ -126,6 +126,8 @@ parser SwitchParser(packet_in packet, out headers hdr, inout metadata meta,
         transition select(packet.lookahead<bit<8>>(), hdr.udp.bytes) {
             (SIGNAL_VERSION, 0 .. UDP_BYTES + SIGNAL_BYTES - 1): too_short;
             (SIGNAL_VERSION, _): signal;
+            (SIGNAL_COMPACT, 0 .. UDP_BYTES + COMPACT_BYTES - 1): too_short;
+            (SIGNAL_COMPACT, _): compact;
             default: unknown_version;
         }
     }
@@ -155,6 +157,79 @@ parser SwitchParser(packet_in packet, out headers hdr, inout metadata meta,
 
     state well_formed {
         meta.form = FORM_HEADER;
+        transition accept;
+    }
+
+    state compact {
+        packet.extract(hdr.compact);
+        meta.form = FORM_MALFORMED;
+        transition select(hdr.compact.type == SIGNAL_DATA[1:0] || hdr.compact.type == SIGNAL_ACK[1:0],
+                          hdr.compact.unit, hdr.compact.kind, hdr.compact.bits_less_one) {
+            (false, _, _, _): accept;
+            (_, 3, _, _): accept;
+            (_, _, SIGNAL_NONE[2:0], _): compact_well_formed;
+            (_, _, SIGNAL_IND[2:0], _): compact8;
+            (_, _, SIGNAL_MAX[2:0], 0 .. 7): compact8;
+            (_, _, SIGNAL_MAX[2:0], 8 .. 15): compact16;
+            (_, _, SIGNAL_MAX[2:0], _): compact32;
+            (_, _, SIGNAL_SUM[2:0], 0 .. 7 - COMPACT_SUM_BITS): compact8;
+            (_, _, SIGNAL_SUM[2:0], 8 - COMPACT_SUM_BITS .. 15 - COMPACT_SUM_BITS): compact16;
+            (_, _, SIGNAL_SUM[2:0], 16 - COMPACT_SUM_BITS .. 31 - COMPACT_SUM_BITS): compact32;
+            (_, _, SIGNAL_SUM[2:0], _): compact64;
+            default: accept;
+        }
+    }
+
+    state compact8 {
+        transition select(hdr.udp.bytes) {
+            0 .. UDP_BYTES + COMPACT_BYTES: too_short;
+            default: compact8_extract;
+        }
+    }
+
+    state compact16 {
+        transition select(hdr.udp.bytes) {
+            0 .. UDP_BYTES + COMPACT_BYTES + 1: too_short;
+            default: compact16_extract;
+        }
+    }
+
+    state compact32 {
+        transition select(hdr.udp.bytes) {
+            0 .. UDP_BYTES + COMPACT_BYTES + 3: too_short;
+            default: compact32_extract;
+        }
+    }
+
+    state compact64 {
+        transition select(hdr.udp.bytes) {
+            0 .. UDP_BYTES + COMPACT_BYTES + 7: too_short;
+            default: compact64_extract;
+        }
+    }
+
+    state compact8_extract {
+        packet.extract(hdr.compact8);
+        transition compact_well_formed;
+    }
+
+    state compact16_extract {
+        packet.extract(hdr.compact16);
+        transition compact_well_formed;
+    }
+
+    state compact32_extract {
+        packet.extract(hdr.compact32);
+        transition compact_well_formed;
+    }
+
+    state compact64_extract {
+        packet.extract(hdr.compact64);
+        transition compact_well_formed;
+    }
+
+    state compact_well_formed {
+        meta.form = FORM_COMPACT;
         transition accept;
     }
 }
@@ -205,6 +280,11 @@ control SwitchDeparser(packet_out packet, in headers hdr)
         packet.emit(hdr.tcp);
         packet.emit(hdr.udp);
         packet.emit(hdr.signal);
+        packet.emit(hdr.compact);
+        packet.emit(hdr.compact8);
+        packet.emit(hdr.compact16);
+        packet.emit(hdr.compact32);
+        packet.emit(hdr.compact64);
     }
 }
 

@@ -79,4 +79,55 @@ control Fold(inout headers hdr, in bit<64> part)
     }
 }
 
+/* Adds a queue to a compact header: `part` is the number of the queue's bin, or 0 or 1 of IND. */
+control FoldCompact(inout headers hdr, in bit<64> part)
+{
+    apply {
+        bit<64> value = 0;
+        bit<64> largest = ((64w1 << COMPACT_SUM_BITS) << hdr.compact.bits_less_one << 1) - 1;
+        bit<64> old_value;
+        bit<64> new_value;
+        bit<16> check = ~hdr.udp.checksum;
+        /* `stamped` is the only bit that changes in its word */
+        bit<16> old_stamped = ~(15w0 ++ hdr.compact.stamped << 3);
+
+        if (hdr.compact8.isValid())
+            value = (bit<64>)hdr.compact8.value;
+        else if (hdr.compact16.isValid())
+            value = (bit<64>)hdr.compact16.value;
+        else if (hdr.compact32.isValid())
+            value = (bit<64>)hdr.compact32.value;
+        else
+            value = hdr.compact64.value;
+        old_value = value;
+        if (hdr.compact.kind == SIGNAL_SUM[2:0]) {
+            value = value + part;
+            if (value > largest)
+                value = largest;
+        } else if (part > value) {
+            value = part;
+        }
+        new_value = value;
+        if (hdr.compact8.isValid()) {
+            hdr.compact8.value = value[7:0];
+            old_value = old_value << 8;		/* the upper half of a word */
+            new_value = new_value << 8;
+        } else if (hdr.compact16.isValid()) {
+            hdr.compact16.value = value[15:0];
+        } else if (hdr.compact32.isValid()) {
+            hdr.compact32.value = value[31:0];
+        } else {
+            hdr.compact64.value = value;
+        }
+        hdr.compact.stamped = 1;
+        if (hdr.udp.checksum != 0) {
+            old_value = ~old_value;
+            hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0,
+                 { check, old_stamped, old_value, 16w8, new_value }, 17w0x10000);
+            if (hdr.udp.checksum == 0)
+                hdr.udp.checksum = 0xffff;
+        }
+    }
+}
+
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The congestion header, tested with tests/wire/vectors.json and with random values. */
+/* The congestion headers, full and compact, tested with tests/wire/vectors.json and with random values. */
 #include <string.h>
 
-#include <qbed/signal_header.h>
+#include <qbed/signal_compact.h>
 
 #include "unit.h"
 
@@ -32,18 +32,26 @@ static void parses_the_test_vectors(const struct packet_vector *vector)
 {
 	size_t bytes = vector->bytes - vector->payload_at;
 	void *payload = malloc(bytes);	/* aligned and of the exact size, for the sanitizer */
+	u8 written[QSIGNAL_HEADER_BYTES];
+	struct qsignal_header header;
 
 	memcpy(payload, vector->packet + vector->payload_at, bytes);
-	EXPECT_EQUAL(qsignal_form(payload, bytes), vector->form);
-	if (vector->form == QSIGNAL_WELL_FORMED)
-		EXPECT_EQUAL(memcmp(payload, &vector->header, QSIGNAL_HEADER_BYTES), 0);
+	EXPECT_EQUAL(qsignal_read(&header, payload, bytes), vector->form);
+	if (vector->form == QSIGNAL_WELL_FORMED) {
+		EXPECT_EQUAL(memcmp(&header, &vector->header, sizeof(header)), 0);
+		EXPECT(qsignal_bytes(&header) <= bytes);
+		qsignal_write(&header, written);
+		EXPECT_EQUAL(memcmp(payload, written, qsignal_bytes(&header)), 0);
+	}
 	free(payload);
 }
 
 /* Accumulates the values of the queues one by one and updates the checksum, as switches do. */
 static void accumulates_along_the_path(const struct path_vector *vector)
 {
-	struct qsignal_header before, after;
+	u8 before[QSIGNAL_HEADER_BYTES] = {}, after[QSIGNAL_HEADER_BYTES] = {};
+	size_t bytes = vector->before_bytes - vector->payload_at;
+	struct qsignal_header header;
 	u8 packet[2048];
 	u8 *check = packet + vector->payload_at - 2;
 	u16 sum;
@@ -52,13 +60,14 @@ static void accumulates_along_the_path(const struct path_vector *vector)
 	EXPECT_EQUAL(vector->before_bytes, vector->after_bytes);
 	memcpy(packet, vector->before, vector->before_bytes);
 	for (i = 0; i < vector->count; i++) {
-		memcpy(&before, packet + vector->payload_at, sizeof(before));
-		after = before;
-		qsignal_fold(&after, vector->parts[i]);
+		EXPECT_EQUAL(qsignal_read(&header, packet + vector->payload_at, bytes), QSIGNAL_WELL_FORMED);
+		qsignal_write(&header, before);
+		qsignal_fold(&header, vector->parts[i]);
+		qsignal_write(&header, after);
 		memcpy(&sum, check, sizeof(sum));
-		sum = qsignal_checksum(sum, &before, &after);
+		sum = qsignal_checksum(sum, before, after);
 		memcpy(check, &sum, sizeof(sum));
-		memcpy(packet + vector->payload_at, &after, sizeof(after));
+		memcpy(packet + vector->payload_at, after, qsignal_bytes(&header));
 	}
 	for (i = 0; i < vector->before_bytes; i++)
 		EXPECT_EQUAL(packet[i], vector->after[i]);
@@ -67,18 +76,15 @@ static void accumulates_along_the_path(const struct path_vector *vector)
 /* The checksum is correct after any number of changes, independent of byte order. */
 static void checksums_follow_any_change(void)
 {
-	struct qsignal_header before, after;
-	u8 bytes[QSIGNAL_HEADER_BYTES] = {};
+	u8 before[QSIGNAL_HEADER_BYTES] = {}, bytes[QSIGNAL_HEADER_BYTES] = {};
 	u32 sum;
 	u16 check = 0xffff;
 	int i, j;
 
-	memcpy(&before, bytes, sizeof(before));
 	for (i = 0; i < 100000; i++) {
 		for (j = random_below(3); j >= 0; j--)
 			bytes[random_below(sizeof(bytes))] = random_below(4) ? random_u64() : 0xff;
-		memcpy(&after, bytes, sizeof(after));
-		check = qsignal_checksum(check, &before, &after);
+		check = qsignal_checksum(check, before, bytes);
 		EXPECT(check != 0);
 		for (sum = 0, j = 0; j < QSIGNAL_HEADER_BYTES; j += 2)
 			sum += bytes[j] | bytes[j + 1] << 8;
@@ -86,8 +92,8 @@ static void checksums_follow_any_change(void)
 		sum = (sum & 0xffff) + (sum >> 16);
 		sum = (sum & 0xffff) + (sum >> 16);
 		EXPECT_EQUAL(sum, 0xffff);
-		EXPECT_EQUAL(qsignal_checksum(0, &before, &after), 0);
-		before = after;
+		EXPECT_EQUAL(qsignal_checksum(0, before, bytes), 0);
+		memcpy(before, bytes, sizeof(before));
 	}
 }
 
@@ -109,6 +115,64 @@ static void sums_saturate_at_every_carry(void)
 	}
 }
 
+/* The bits of the signal decide the length: half a byte is carried in a byte. */
+static void a_compact_header_is_as_long_as_its_signal(void)
+{
+	static const struct { u8 kind, bits, bytes; } lengths[] = {
+		{ QSIGNAL_NONE, 32, 20 }, { QSIGNAL_IND, 32, 21 },
+		{ QSIGNAL_MAX, 1, 21 }, { QSIGNAL_MAX, 4, 21 }, { QSIGNAL_MAX, 8, 21 },
+		{ QSIGNAL_MAX, 9, 22 }, { QSIGNAL_MAX, 16, 22 }, { QSIGNAL_MAX, 17, 24 },
+		{ QSIGNAL_MAX, 32, 24 }, { QSIGNAL_SUM, 4, 21 }, { QSIGNAL_SUM, 5, 22 },
+		{ QSIGNAL_SUM, 28, 24 }, { QSIGNAL_SUM, 32, 28 },
+	};
+	struct qsignal_header header = { .version = QSIGNAL_COMPACT };
+	size_t i;
+
+	for (i = 0; i < COUNT(lengths); i++) {
+		header.kind = lengths[i].kind;
+		header.bits = lengths[i].bits;
+		EXPECT_EQUAL(qsignal_bytes(&header), lengths[i].bytes);
+	}
+	header.version = QSIGNAL_VERSION;
+	EXPECT_EQUAL(qsignal_bytes(&header), QSIGNAL_HEADER_BYTES);
+	EXPECT(!qsignal_compact_has(QSIGNAL_SUM_SQU) && !qsignal_compact_has(QSIGNAL_VECTOR));
+}
+
+/* Random headers are read as they were written, but for a signal that does not fit. */
+static void what_is_written_is_read(void)
+{
+	static const u8 kinds[] = { QSIGNAL_NONE, QSIGNAL_SUM, QSIGNAL_MAX, QSIGNAL_IND };
+	u8 wire[QSIGNAL_HEADER_BYTES];
+	int i;
+
+	for (i = 0; i < 100000; i++) {
+		bool ack = random_below(2);
+		u64 position = random_u64() >> (8 + random_below(56)), signal = random_u64() >> random_below(64);
+		struct qsignal_header found, header = {
+			.version = QSIGNAL_COMPACT,
+			.type = ack ? QSIGNAL_ACK : QSIGNAL_DATA,
+			.flags = (random_below(2) ? QSIGNAL_LAST : 0) | (random_below(2) ? QSIGNAL_FORWARD : 0),
+			.kind = kinds[random_below(4)],
+			.unit = random_below(3),
+			.bits = 1 + random_below(32),
+			.hops = random_below(2),
+			.flow = random_u64(),
+			.sequence = cpu_to_be64(random_u64() >> (16 + random_below(48))),
+			.offset = ack ? 0 : cpu_to_be64(position),
+			.window = ack ? cpu_to_be64(position) : 0,
+			.signal = { 0, cpu_to_be64(signal) },
+		};
+		u64 largest = (1ull << qsignal_compact_bits(header.kind, header.bits)) - 1;
+
+		qsignal_write(&header, wire);
+		EXPECT_EQUAL(qsignal_read(&found, wire, qsignal_bytes(&header)), QSIGNAL_WELL_FORMED);
+		EXPECT_EQUAL(be64_to_cpu(found.signal[1]), signal < largest ? signal : largest);
+		found.signal[1] = header.signal[1];
+		EXPECT_EQUAL(memcmp(&found, &header, sizeof(header)), 0);
+		EXPECT_EQUAL(qsignal_read(&found, wire, qsignal_bytes(&header) - 1), QSIGNAL_TOO_SHORT);
+	}
+}
+
 int main(void)
 {
 	size_t i;
@@ -118,6 +182,8 @@ int main(void)
 	for (i = 0; i < COUNT(path_vectors); i++)
 		accumulates_along_the_path(&path_vectors[i]);
 	EXPECT(i > 10);
+	a_compact_header_is_as_long_as_its_signal();
+	what_is_written_is_read();
 	checksums_follow_any_change();
 	sums_saturate_at_every_carry();
 	return PASS();

@@ -9,6 +9,7 @@ It shares no code with the tested programs. tests/wire/vectors.py writes the con
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import struct
 import sys
 import zlib
@@ -143,10 +144,10 @@ FOLDS: dict[int, Callable[[int, int], int]] = {
 
 def stamped(before: dict[str, int], part: int, payload: bytes, port: int, comment: str, family: int = 4,
             checksum: bool = True) -> str:  # fmt: skip
-    after = before | {
-        "signal": FOLDS[before["kind"]](before.get("signal", 0), part),
-        "hops": min(255, before.get("hops", 0) + 1),
-    }
+    signal = FOLDS[before["kind"]](before.get("signal", 0), part)
+    if before["version"] == 2:
+        signal = min(signal, 2 ** wire.compact_bits(before) - 1)
+    after = before | {"signal": signal, "hops": min(255, before.get("hops", 0) + 1)}
     received = signal_packet(before, payload, family, checksum)
     left = signal_packet(after, payload, family, checksum)
     if family == 4:
@@ -210,6 +211,54 @@ def stamp_bins() -> Iterator[str]:
                     yield stamped(fields, part, bytes(more), port, comment)
 
 
+def stamp_compact() -> Iterator[str]:
+    """Compact headers over a queue that holds only the packet itself: the number of its bin."""
+    port = 80
+    for full in (3000, 4096, 1000, 2**32 - 1, 7):
+        port += 1
+        yield "\n" + output_port(port) + stamp_settings(port, full_bytes=full, count_itself=1)
+        for kind, bits in itertools.product((wire.MAX, wire.SUM), (1, 4, 5, 8, 9, 12, 16, 17, 28, 32)):
+            fields = wire.COMPACT_DATA_FIELDS | {"kind": kind, "unit": wire.BYTES, "bits": bits, "hops": 0}
+            for signal in (0, 1, 2 ** wire.compact_bits(fields) - 1):
+                fields |= {"signal": signal, "hops": int(signal > 0)}
+                payload = bytes(1 + 300 * (signal == 1))
+                length = 14 + 20 + 8 + len(wire.header(fields)) + len(payload)
+                part = min(length * 2**bits // full, 2**bits - 1)
+                comment = f"compact, kind {kind}: {length} of {full} bytes in {bits} bits to {signal}: {part}"
+                yield stamped(fields, part, payload, port, comment)
+        fields = wire.COMPACT_DATA_FIELDS | {"unit": wire.BYTES, "signal": 0, "bits": 16}
+        length = 14 + 20 + 8 + 22 + 3
+        part = min(length * 2**16 // full, 2**16 - 1)
+        yield stamped(fields, part, b"odd", port, "compact, without a checksum", checksum=False)
+        part = min((length + 20) * 2**16 // full, 2**16 - 1)
+        yield stamped(fields, part, b"odd", port, "compact, IPv6", family=6)
+    yield "\n" + output_port(90) + stamp_settings(90, threshold=0, count_itself=1)
+    yield output_port(91) + stamp_settings(91, count_itself=1, reverse=0)
+    ind = wire.COMPACT_DATA_FIELDS | {"kind": wire.IND, "signal": 0, "hops": 0}
+    yield stamped(ind, 1, b"", 90, "compact, congested")
+    acknowledgement = wire.COMPACT_ACK_FIELDS | {"bits": 32, "signal": 0}
+    yield stamped(acknowledgement, 2**32 // 200, b"", 90, "a compact acknowledgement")
+    data, ack = wire.COMPACT_DATA_FIELDS, wire.COMPACT_ACK_FIELDS
+    for comment, port, untouched in (
+        ("a compact acknowledgement, without `reverse`", 91, ack),
+        ("a compact acknowledgement, forward", 90, ack | {"flags": wire.FORWARD}),
+        ("compact, no signal is asked for", 90, data | {"kind": wire.NONE, "signal": 0}),
+        ("compact, a queueing time without a rate", 90, data | {"unit": wire.NS}),
+        ("compact feedback", 90, data | {"type": 3}),
+        ("compact, without a type", 90, data | {"type": 0}),
+        ("a compact sum of squares", 90, data | {"kind": wire.SUM_SQU, "signal": 0}),
+        ("a compact vector", 90, data | {"kind": wire.VECTOR, "signal": 0}),
+        ("compact, a unit without a meaning", 90, data | {"unit": 3}),
+    ):
+        packet = rechecked(replace(signal_packet(untouched, b"odd"), destination=f"10.2.{port}.1"))
+        yield passes(packet, port, comment)
+    for kind, bits in ((wire.MAX, 4), (wire.MAX, 16), (wire.MAX, 32), (wire.SUM, 32)):
+        complete = wire.header(wire.COMPACT_DATA_FIELDS | {"kind": kind, "bits": bits})
+        for size in (1, 19, len(complete) - 1):
+            short = Packet(transport=udp(wire.SENDER, wire.PORT, complete[:size]), destination="10.2.90.1")
+            yield passes(rechecked(short), 90, f"{size} of {len(complete)} bytes of a compact header")
+
+
 def stamp() -> Iterator[str]:
     yield (
         LICENCE
@@ -234,7 +283,7 @@ def stamp() -> Iterator[str]:
         "feedback": wire.FEEDBACK_FIELDS,
         "no signal is requested": wire.DATA_FIELDS | {"kind": wire.NONE},
         "a queueing time without a rate": wire.DATA_FIELDS | {"unit": wire.NS},
-        "another version": wire.DATA_FIELDS | {"version": 2},
+        "another version": wire.DATA_FIELDS | {"version": 3},
         "a type without a meaning": wire.DATA_FIELDS | {"type": 4},
         "a kind without a meaning": wire.DATA_FIELDS | {"kind": 6},
         "a unit without a meaning": wire.DATA_FIELDS | {"unit": 3},
@@ -253,6 +302,7 @@ def stamp() -> Iterator[str]:
     other = replace(complete, transport=struct.pack("!HH", 6191, 6189) + complete.transport[4:])
     yield passes(other, 52, "another port")
     yield from stamp_bins()
+    yield from stamp_compact()
 
 
 def with_wildcards(frame: bytes, *places: tuple[int, int]) -> str:

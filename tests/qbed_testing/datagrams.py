@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbed_testing.cells import RunningLab
-from qbed_testing.congestion import HEADER_BYTES, PORT, Header, HeaderError, parse
+from qbed_testing.congestion import PORT, Header, HeaderError, parse
 from qbed_testing.pcap import Packet, read_pcap
 
 SENDER = 40000
@@ -185,4 +185,4 @@ def read_received(file: Path) -> list[tuple[str, int, bytes]]:
 
 def padded_payload(header: Header, length: int) -> bytes:
     """A payload of `length` bytes that begins with the header."""
-    return header.pack() + bytes(length - HEADER_BYTES)
+    return header.pack() + bytes(length - header.length)

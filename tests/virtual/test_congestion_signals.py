@@ -75,6 +75,45 @@ def test_feedback_of_a_congestion_point_lowers_the_rates(
     assert cell.digest() == run_cell(text).digest()
 
 
+@pytest.mark.parametrize("family", ["ipv4", "ipv6"])
+@pytest.mark.parametrize("forward", ["off", "on"])
+def test_a_compact_header_shortens_data_and_acknowledgements(
+    run_cell: Callable[..., CellOutput], tmp_path: Path, forward: str, family: str
+) -> None:
+    tables, found = {}, {}
+    for header in ("full", "compact"):
+        controller = f"{{name: timely, signal: max, bits: 4, forward: {forward}, header: {header}}}"
+        switches = "{scheme: stamp, buffer: 200 packets}"
+        cell = run_cell(LAB.format(switches=switches, controller=controller, family=family))
+        folder = tmp_path / header
+        folder.mkdir()
+        row, table = store_tables(cell, folder)
+        assert (row["status"], row["contradictions"], row["flows_complete"]) == ("complete", [], 3)
+        tables[header], found[header] = table, statistics(cell, "stamp", "s2>s1")
+    beneath = {"ipv4": 14 + 20 + 8, "ipv6": 14 + 40 + 8}[family]
+    for header, length in (("full", 88), ("compact", 21)):
+        queues = {queue["port"]: queue for queue in tables[header]("queues")}
+        for flow in tables[header]("flows"):
+            # IPv6 sends a few packets of neighbour discovery, too.
+            data, acks = queues[f"{flow['src']}>s1"], queues[f"{flow['dst']}>s2"]
+            others = {"ipv4": 0, "ipv6": 4}[family]
+            assert 0 <= data["offered_packets"] - flow["segments_sent"] <= others
+            expected = flow["sent_bytes"] + flow["segments_sent"] * (beneath + length)
+            assert 0 <= data["offered_bytes"] - expected <= 100 * others
+            assert 0 <= acks["offered_packets"] - flow["segments_received"] <= others
+            expected = flow["segments_received"] * (beneath + length)
+            assert 0 <= acks["offered_bytes"] - expected <= 100 * others
+    # A forward signal ends at the receiver: the compact header has no second one to echo.
+    acknowledgements = sum(flow["segments_received"] for flow in tables["compact"]("flows"))
+    left = (found["compact"]["left_out"], found["compact"]["stamped"])
+    assert left == ((acknowledgements, 0) if forward == "on" else (0, acknowledgements))
+    assert found["full"]["left_out"] == 0
+    signals = [{rate["signal"] for rate in tables[header]("rates")} - {None} for header in ("full", "compact")]
+    # The lower bounds of 16 bins of 200 packets; a sender multiplies the share by the buffer.
+    assert signals[1] <= {-(-200 * share // 16) for share in range(16)}
+    assert len(signals[1]) > 4 and abs(max(signals[0]) - max(signals[1])) <= 13
+
+
 def test_without_a_congestion_point_drops_are_more_frequent(
     run_cell: Callable[..., CellOutput], tmp_path: Path
 ) -> None:

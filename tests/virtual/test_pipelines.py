@@ -100,6 +100,9 @@ duration: 40 ms
         ("max", "100 packets, exponent: 2", "ipv4"),
         ("vector", "100 packets", "ipv6"),
         ("sum, unit: bytes", "150 KB, exponent: 2, fine_at_full: on, middle: on", "ipv6"),
+        ("max, header: compact", "100 packets", "ipv4"),
+        ("sum, unit: bytes, header: compact", "150 KB", "ipv6"),
+        ("max, forward: on, header: compact", "64 packets", "both"),
     ],
 )
 @pytest.mark.parametrize("topology", ["{dumbbell: {left: 3, right: 3}}", "{parking-lot: {switches: 3, hosts: 2}}"])

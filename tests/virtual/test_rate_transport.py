@@ -35,18 +35,20 @@ def dumbbell(workload: str, rate: str = "4 Gbit/s", family: str = "ipv4", buffer
     )
 
 
-HEADERS = {"ipv4": 20 + 8 + 88, "ipv6": 40 + 8 + 88}
+HEADERS = {"ipv4": 20 + 8 + 88, "ipv6": 40 + 8 + 88, "ipv4, compact": 20 + 8 + 20, "ipv6, compact": 40 + 8 + 20}
 HOP_NS = 1514 * 8 / 10 + 5_000
 PACKETS = 700
 
 
-@pytest.mark.parametrize("family", ["ipv4", "ipv6"])
-def test_completion_times_equal_the_computed_times(run_cell: RunCell, tmp_path: Path, family: str) -> None:
-    size = PACKETS * (1500 - HEADERS[family])
+@pytest.mark.parametrize("headers", HEADERS)
+def test_completion_times_equal_the_computed_times(run_cell: RunCell, tmp_path: Path, headers: str) -> None:
+    size = PACKETS * (1500 - HEADERS[headers])
+    family, _, compact = headers.partition(", ")
     # The flows are sequential, so no packet is queued.
     workload = f"flow: {{from: h1, to: h3, size: {size} B, transport: rate}}\n"
     workload += f"flow: {{from: h2, to: h4, size: {size} B, transport: rate, start: 5 ms}}"
-    cell = run_cell(dumbbell(workload, family=family))
+    rate = f"4 Gbit/s, header: {compact or 'full'}"
+    cell = run_cell(dumbbell(workload, rate=rate, family=family))
     row, table = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
     flows = table("flows")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed_testing.congestion import HEADER_BYTES, Header, HeaderError, Kind, Type, Unit, parse
+from qbed_testing.congestion import Header, HeaderError, Kind, Type, Unit, parse
 
 FOLDER = Path(__file__).parent
 VECTORS = json.loads((FOLDER / "vectors.json").read_text())
@@ -36,7 +36,7 @@ def test_packets_say_what_they_say(vector: dict[str, Any]) -> None:
     header = parse(payload)
     expected = {name: int(value, 16) if isinstance(value, str) else value for name, value in vector["header"].items()}
     assert header._asdict() == expected
-    assert header.pack() == payload[:HEADER_BYTES]
+    assert header.pack() == payload[: header.length]
 
 
 @pytest.mark.parametrize("path", VECTORS["paths"], ids=lambda path: path["name"])

@@ -39,7 +39,39 @@ FEEDBACK_FIELDS = {
 REFLECTED, LAST = 1, 2
 
 
+COMPACT_DATA_FIELDS = {
+    "version": 2, "type": DATA, "kind": MAX, "unit": PACKETS, "bits": 4, "hops": 1, "flow": 0x01020304,
+    "sequence": 0x111213141516, "offset": 0x21222324252627, "signal": 9,
+}  # fmt: skip
+COMPACT_ACK_FIELDS = COMPACT_DATA_FIELDS | {"type": ACK, "offset": 0, "window": 0x80000000000005}
+FORWARD = 4
+
+
+def compact_bits(fields: dict[str, int]) -> int:
+    """Bits of the signal in a compact header: a sum has four more than a queue."""
+    bits = fields.get("bits", 1)
+    return {SUM: bits + 4, MAX: bits, IND: 1}.get(fields.get("kind", 0), 0)
+
+
+def compact_header(fields: dict[str, int]) -> bytes:
+    flags, bits = fields.get("flags", 0), compact_bits(fields)
+    size = next(size for size in (0, 1, 2, 4, 8) if 8 * size >= bits)
+    first = fields["type"] << 6 | bool(flags & LAST) << 5 | bool(flags & FORWARD) << 4
+    first |= bool(fields.get("hops", 0)) << 3 | fields.get("kind", 0)
+    second = fields.get("unit", 0) << 6 | fields.get("bits", 1) - 1
+    position = fields.get("offset", 0) or fields.get("window", 0)
+    numbers = (
+        (fields.get("flow", 0), 4),
+        (fields.get("sequence", 0), 6),
+        (position, 7),
+        (fields.get("signal", 0), size),
+    )
+    return bytes((fields["version"], first, second)) + b"".join(number.to_bytes(n, "big") for number, n in numbers)
+
+
 def header(fields: dict[str, int]) -> bytes:
+    if fields.get("version") == 2:
+        return compact_header(fields)
     return b"".join(fields.get(name, 0).to_bytes(size, "big") for name, size in SIZES.items())
 
 
@@ -94,9 +126,9 @@ def packets() -> list[dict[str, Any]]:
             **{"version": 1, "type": ACK, "kind": VECTOR, "unit": NS, "bits": 32, "reserved": 0},
         }),
         vector("no signal is requested", 4, {"version": 1, "type": DATA}),
-        vector("version 2, longer", 4, DATA_FIELDS | {"version": 2}, bytes(12), "unknown version"),
+        vector("version 3, longer", 4, DATA_FIELDS | {"version": 3}, bytes(12), "unknown version"),
         vector("version 0", 6, DATA_FIELDS | {"version": 0}, b"", "unknown version"),
-        vector("version 2, a single byte", 4, {"version": 2}, b"", "unknown version", keep=1),
+        vector("version 3, a single byte", 4, {"version": 3}, b"", "unknown version", keep=1),
         vector("a byte is missing", 4, DATA_FIELDS, b"", "too short", keep=87),
         vector("an empty datagram", 6, {}, b"", "too short", keep=0),
         vector("a type without a meaning", 4, DATA_FIELDS | {"type": 4}, b"", "malformed"),
@@ -105,13 +137,31 @@ def packets() -> list[dict[str, Any]]:
         vector("a unit without a meaning, and no kind", 4, {"version": 1, "type": DATA, "unit": 3}, b"", "malformed"),
         vector("no bits", 4, DATA_FIELDS | {"bits": 0}, b"", "malformed"),
         vector("33 bits", 6, DATA_FIELDS | {"bits": 33}, b"", "malformed"),
+        vector("compact data, 4 bits, IPv4", 4, COMPACT_DATA_FIELDS, b"payload"),
+        vector("compact data, 9 bits, IPv6", 6, COMPACT_DATA_FIELDS | {"bits": 9, "signal": 300}, b"payload"),
+        vector("compact data, the last, bytes", 4, COMPACT_DATA_FIELDS | {"flags": LAST, "unit": BYTES}, bytes(1451)),
+        vector("compact data, IND", 4, COMPACT_DATA_FIELDS | {"kind": IND, "signal": 1}),
+        vector("compact data, a sum of 32 bits each", 6, COMPACT_DATA_FIELDS | {
+            "kind": SUM, "bits": 32, "signal": 2**36 - 1
+        }),
+        vector("compact data that asks for no signal", 4, COMPACT_DATA_FIELDS | {"kind": NONE, "hops": 0, "signal": 0}),
+        vector("compact acknowledgement, IPv4", 4, COMPACT_ACK_FIELDS, ports=back),
+        vector("compact acknowledgement, forward, IPv6", 6, COMPACT_ACK_FIELDS | {"flags": FORWARD}, ports=back),
+        vector("a compact header without a byte of its signal", 4, COMPACT_DATA_FIELDS, b"", "too short", keep=20),
+        vector("a compact header of one byte", 4, COMPACT_DATA_FIELDS, b"", "too short", keep=1),
+        vector("compact feedback", 4, COMPACT_DATA_FIELDS | {"type": FEEDBACK}, b"", "malformed"),
+        vector("a compact header without a type", 4, COMPACT_DATA_FIELDS | {"type": 0}, b"", "malformed"),
+        vector("a compact sum of squares", 4, COMPACT_DATA_FIELDS | {"kind": SUM_SQU, "signal": 0}, b"", "malformed"),
+        vector("a compact vector", 4, COMPACT_DATA_FIELDS | {"kind": VECTOR, "signal": 0}, b"", "malformed"),
+        vector("a unit without a meaning, compact", 6, COMPACT_DATA_FIELDS | {"unit": 3}, b"", "malformed"),
     ]  # fmt: skip
 
 
 def path(name: str, family: int, kind: int, parts: list[int], before: int = 0, hops: int = 0,
-        checksum: bool = True, bits: int = 32) -> dict[str, Any]:  # fmt: skip
+        checksum: bool = True, bits: int = 32, fields: dict[str, int] = DATA_FIELDS) -> dict[str, Any]:  # fmt: skip
     """A packet before and after a series of queues of the lengths `parts`."""
-    maximum = 2**128 - 1
+    start = fields | {"kind": kind, "bits": bits, "hops": hops, "signal": before}
+    maximum = 2**128 - 1 if fields["version"] == 1 else 2 ** compact_bits(start) - 1
     signal = before
     for part in parts:
         signal = {
@@ -122,7 +172,6 @@ def path(name: str, family: int, kind: int, parts: list[int], before: int = 0, h
             IND: max(signal, part),
             VECTOR: (signal * 2**bits + min(part, 2**bits - 1)) % 2**128,
         }[kind]
-    start = DATA_FIELDS | {"kind": kind, "bits": bits, "hops": hops, "signal": before}
     end = start | {"signal": signal, "hops": min(255, hops + len(parts) * (kind != NONE))}
     return {
         "name": name,
@@ -153,6 +202,14 @@ def paths() -> list[dict[str, Any]]:
         path("without a checksum", 4, SUM, [12345], checksum=False),
         path("a checksum that is 0 is sent as 0xffff", 4, SUM, [ZERO]),
         path("and that one changes, too", 4, SUM, [1], before=ZERO, hops=1),
+        path("compact MAX", 4, MAX, [3, 15, 7], bits=4, fields=COMPACT_DATA_FIELDS),
+        path("compact MAX, in an acknowledgement", 6, MAX, [3, 15, 7], bits=4, fields=COMPACT_ACK_FIELDS),
+        path("compact MAX, 16 bits", 4, MAX, [1, 65535], bits=16, fields=COMPACT_DATA_FIELDS),
+        path("compact SUM", 4, SUM, [15] * 16, bits=4, fields=COMPACT_DATA_FIELDS),
+        path("a compact sum has room for 16 full queues", 6, SUM, [15] * 18, bits=4, fields=COMPACT_DATA_FIELDS),
+        path("compact IND", 4, IND, [0, 1, 0], bits=1, fields=COMPACT_DATA_FIELDS),
+        path("compact, nothing is asked for", 4, NONE, [5, 6], fields=COMPACT_DATA_FIELDS),
+        path("compact, without a checksum", 4, MAX, [5], bits=4, fields=COMPACT_DATA_FIELDS, checksum=False),
     ]
 
 

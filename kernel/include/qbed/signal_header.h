@@ -152,12 +152,13 @@ static inline void qsignal_fold(struct qsignal_header *header, u64 value)
 }
 
 /*
- * Incremental update of the UDP checksum (RFC 1624) for a changed header. Both
- * checksums are in network representation: the sum is independent of byte
- * order. 0 means no checksum and is kept; a computed 0 becomes 0xffff.
+ * Incremental update of the UDP checksum (RFC 1624) for a header that changed on
+ * the wire, @before and @after filled up with zeros. Both checksums are in
+ * network representation: the sum is independent of byte order. 0 means no
+ * checksum and is kept; a computed 0 becomes 0xffff.
  */
-static inline u16 qsignal_checksum(u16 check, const struct qsignal_header *before,
-				   const struct qsignal_header *after)
+static inline u16 qsignal_checksum(u16 check, const u8 before[QSIGNAL_HEADER_BYTES],
+				   const u8 after[QSIGNAL_HEADER_BYTES])
 {
 	u16 old[QSIGNAL_HEADER_BYTES / 2], new[QSIGNAL_HEADER_BYTES / 2];
 	u32 sum = (u16)~check;

@@ -12,10 +12,11 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 
-#include <qbed/signal_header.h>
+#include <qbed/signal_compact.h>
 
 struct qsignal_packet {
-	struct qsignal_header header;	/* a copy: the header in the packet may be non-linear */
+	struct qsignal_header header;
+	u8 wire[QSIGNAL_HEADER_BYTES];	/* a copy: the header in the packet may be non-linear */
 	u32 network_offset;			/* both offsets are relative to skb->data */
 	u32 udp_offset;
 	bool ipv6;
@@ -85,10 +86,10 @@ static inline bool qsignal_packet_parse(const struct sk_buff *skb, struct qsigna
 	    skb_is_gso(skb))
 		return false;
 	bytes -= sizeof(*udp);
-	if (skb_copy_bits(skb, packet->udp_offset + sizeof(*udp), &packet->header,
-			  min_t(u32, bytes, sizeof(packet->header))))
+	if (skb_copy_bits(skb, packet->udp_offset + sizeof(*udp), packet->wire,
+			  min_t(u32, bytes, sizeof(packet->wire))))
 		return false;
-	*form = qsignal_form(&packet->header, bytes);
+	*form = qsignal_read(&packet->header, packet->wire, bytes);
 	return true;
 }
 
@@ -120,30 +121,34 @@ static inline bool qsignal_packet_find(const struct sk_buff *skb, struct qsignal
 }
 
 /*
- * Replaces the header just parsed from @skb by @header and updates the
- * checksums. The data of a clone is copied first. Returns false if there is no
+ * Replaces the header just parsed from @skb by @header, of the same length, and
+ * updates the checksums. The data of a clone is copied first. Returns false if there is no
  * memory for the copy.
  */
 static inline bool qsignal_packet_write(struct sk_buff *skb, struct qsignal_packet *packet,
 					const struct qsignal_header *header)
 {
-	u32 at = packet->udp_offset + sizeof(struct udphdr);
+	u32 at = packet->udp_offset + sizeof(struct udphdr), bytes = qsignal_bytes(header);
+	u8 wire[QSIGNAL_HEADER_BYTES] = {};
 	struct udphdr *udp;
 
-	if (skb_ensure_writable(skb, at + sizeof(*header)))
+	if (skb_ensure_writable(skb, at + bytes))
 		return false;
+	qsignal_write(header, wire);
+	memset(packet->wire + bytes, 0, sizeof(packet->wire) - bytes);
 	udp = (struct udphdr *)(skb->data + packet->udp_offset);
 	if (skb->ip_summed == CHECKSUM_PARTIAL) {
 		/* the checksum covers only the pseudo header so far */
 	} else if (udp->check) {
 		/* the device's sum over the whole packet is unchanged as well */
 		udp->check = (__force __sum16)qsignal_checksum((__force u16)udp->check,
-							       &packet->header, header);
+							       packet->wire, wire);
 	} else if (skb->ip_summed == CHECKSUM_COMPLETE) {
-		skb->csum = csum_sub(skb->csum, csum_partial(&packet->header, sizeof(*header), 0));
-		skb->csum = csum_add(skb->csum, csum_partial(header, sizeof(*header), 0));
+		skb->csum = csum_sub(skb->csum, csum_partial(packet->wire, bytes, 0));
+		skb->csum = csum_add(skb->csum, csum_partial(wire, bytes, 0));
 	}
-	memcpy(skb->data + at, header, sizeof(*header));
+	memcpy(skb->data + at, wire, bytes);
+	memcpy(packet->wire, wire, sizeof(wire));
 	packet->header = *header;
 	return true;
 }

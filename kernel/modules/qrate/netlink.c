@@ -43,6 +43,7 @@ static const struct nla_policy qrate_new_policy[] = {
 	[QRATE_A_UNIT] = NLA_POLICY_MAX(NLA_U8, QSIGNAL_NS),
 	[QRATE_A_BITS] = NLA_POLICY_RANGE(NLA_U8, 1, 32),
 	[QRATE_A_FORWARD] = { .type = NLA_FLAG },
+	[QRATE_A_COMPACT] = { .type = NLA_U32 },
 };
 
 static const struct nla_policy qrate_get_policy[] = {
@@ -149,6 +150,7 @@ static u64 qrate_get_u64(const struct genl_info *info, int attribute, u64 fallba
 static struct qrate_sender_params qrate_get_params(const struct genl_info *info)
 {
 	const struct nlattr *payload = info->attrs[QRATE_A_PAYLOAD];
+	const struct nlattr *compact = info->attrs[QRATE_A_COMPACT];
 
 	return (struct qrate_sender_params) {
 		.size = qrate_get_u64(info, QRATE_A_SIZE, U64_MAX),
@@ -158,7 +160,26 @@ static struct qrate_sender_params qrate_get_params(const struct genl_info *info)
 		.unit = qrate_get_u8(info, QRATE_A_UNIT, QSIGNAL_PACKETS),
 		.bits = qrate_get_u8(info, QRATE_A_BITS, 32),
 		.forward = nla_get_flag(info->attrs[QRATE_A_FORWARD]),
+		.compact = compact,
+		.full = compact ? nla_get_u32(compact) : 0,
 	};
+}
+
+/* Refuses what a compact header cannot carry. */
+static int qrate_check_compact(const struct qrate_sender_params *params,
+			       struct netlink_ext_ack *extack)
+{
+	if (!params->compact)
+		return 0;
+	if (!qsignal_compact_has(params->kind)) {
+		NL_SET_ERR_MSG(extack, "a compact header has no signal of this kind");
+		return -EINVAL;
+	}
+	if (params->size != U64_MAX && params->size > QSIGNAL_MAX_OFFSET) {
+		NL_SET_ERR_MSG(extack, "the flow is too long for compact headers");
+		return -EINVAL;
+	}
+	return 0;
 }
 
 static void qrate_notify_ended(struct net *net, u32 flow)
@@ -205,7 +226,8 @@ static int qrate_do_new(struct sk_buff *skb, struct genl_info *info)
 		return -ENOMEM;
 	sender->record.flow = nla_get_u32(info->attrs[QRATE_A_FLOW]);
 	sender->params = qrate_get_params(info);
-	err = qrate_get_path(&sender->path, info) ?:
+	err = qrate_check_compact(&sender->params, info->extack) ?:
+	      qrate_get_path(&sender->path, info) ?:
 	      controller->parse(sender->controller_params, info->attrs[QRATE_A_PARAMETERS],
 				info->extack) ?:
 	      qrate_sender_start(qnet, sender, info->extack);

@@ -142,11 +142,11 @@ void qrate_path_release(struct qrate_path *path)
 
 /* Packets */
 
-/* Length of a packet without its payload. */
-u32 qrate_path_overhead(const struct qrate_path *path)
+/* Length of a packet with @header, without its payload. */
+u32 qrate_path_overhead(const struct qrate_path *path, const struct qsignal_header *header)
 {
 	return (path->family == AF_INET ? sizeof(struct iphdr) : sizeof(struct ipv6hdr)) +
-	       sizeof(struct udphdr) + sizeof(struct qsignal_header);
+	       sizeof(struct udphdr) + qsignal_bytes(header);
 }
 
 static void qrate_push_v4(struct qrate_path *path, struct sk_buff *skb, struct dst_entry *dst)
@@ -187,10 +187,14 @@ static void qrate_push_v6(struct qrate_path *path, struct sk_buff *skb, struct d
 	ip6_local_out(path->net, NULL, skb);
 }
 
-/* Checksum of headers and payload. The payload is zeros and contributes nothing. */
-static __sum16 qrate_checksum(const struct qrate_path *path, const struct udphdr *udp, u32 length)
+/*
+ * Checksum of a datagram of @length whose first @header_bytes begin at @udp. The
+ * rest is zeros and contributes nothing.
+ */
+static __sum16 qrate_checksum(const struct qrate_path *path, const struct udphdr *udp,
+			      u32 header_bytes, u32 length)
 {
-	__wsum sum = csum_partial(udp, sizeof(*udp) + sizeof(struct qsignal_header), 0);
+	__wsum sum = csum_partial(udp, header_bytes, 0);
 	__sum16 check;
 
 	if (path->family == AF_INET)
@@ -208,7 +212,8 @@ static __sum16 qrate_checksum(const struct qrate_path *path, const struct udphdr
  */
 void qrate_path_send(struct qrate_path *path, const struct qsignal_header *header, u32 payload)
 {
-	u32 length = sizeof(struct udphdr) + sizeof(*header) + payload;
+	u32 bytes = qsignal_bytes(header), length = sizeof(struct udphdr) + bytes + payload;
+	u8 wire[QSIGNAL_HEADER_BYTES];
 	struct dst_entry *dst;
 	struct udphdr *udp;
 	struct sk_buff *skb;
@@ -220,13 +225,14 @@ void qrate_path_send(struct qrate_path *path, const struct qsignal_header *heade
 	skb_reserve(skb, LL_MAX_HEADER + sizeof(struct ipv6hdr));
 	udp = skb_put(skb, sizeof(*udp));
 	skb_reset_transport_header(skb);
-	skb_put_data(skb, header, sizeof(*header));
+	qsignal_write(header, wire);
+	skb_put_data(skb, wire, bytes);
 	*udp = (struct udphdr) {
 		.source = path->source_port,
 		.dest = path->destination_port,
 		.len = htons(length),
 	};
-	udp->check = qrate_checksum(path, udp, length);
+	udp->check = qrate_checksum(path, udp, sizeof(*udp) + bytes, length);
 	if (payload) {
 		get_page(qrate_payload);
 		skb_add_rx_frag(skb, 0, qrate_payload, 0, payload, payload);
@@ -249,18 +255,17 @@ void qrate_path_send(struct qrate_path *path, const struct qsignal_header *heade
 
 /*
  * Pulls UDP and congestion header of a packet whose data begins with UDP's, and
- * copies the latter to @header. Returns false if the packet has no valid header
+ * reads the latter into @header. Returns false if the packet has no valid header
  * (docs/formats.md section 6).
  */
 bool qrate_pull_header(struct sk_buff *skb, struct qsignal_header *header)
 {
 	u32 length = skb->len - sizeof(struct udphdr);
 
-	if (!pskb_may_pull(skb, sizeof(struct udphdr) + sizeof(*header)))
+	u8 wire[QSIGNAL_HEADER_BYTES];
+
+	if (skb_copy_bits(skb, sizeof(struct udphdr), wire, min_t(u32, length, sizeof(wire))) ||
+	    qsignal_read(header, wire, length) != QSIGNAL_WELL_FORMED)
 		return false;
-	memcpy(header, skb->data + sizeof(struct udphdr), sizeof(*header));
-	if (qsignal_form(header, length) != QSIGNAL_WELL_FORMED)
-		return false;
-	__skb_pull(skb, sizeof(struct udphdr) + sizeof(*header));
-	return true;
+	return pskb_pull(skb, sizeof(struct udphdr) + qsignal_bytes(header));
 }

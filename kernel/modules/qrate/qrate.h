@@ -18,14 +18,14 @@
 #include <qbed/controller.h>
 #include <qbed/qrate.h>
 #include <qbed/signal.h>
-#include <qbed/signal_header.h>
+#include <qbed/signal_compact.h>
 
 #include "qrate_arrivals.h"
 #include "qrate_flight.h"
 #include "qrate_pace.h"
 #include "qrate_rtt.h"
 
-#define QRATE_MAX_PAYLOAD (65535u - 20 - 8 - QSIGNAL_HEADER_BYTES)
+#define QRATE_MAX_PAYLOAD (65535u - 20 - 8 - QSIGNAL_COMPACT_BYTES)
 
 /*
  * Maximum number of packets that a sender tracks, from the oldest
@@ -73,6 +73,8 @@ struct qrate_sender_params {
 	u8 unit;
 	u8 bits;
 	bool forward;		/* the controller gets the signal of the forward path only */
+	bool compact;		/* compact headers */
+	u32 full;		/* compact headers: length in `unit` whose shares the signal has */
 };
 
 struct qrate_sender_stats {
@@ -170,7 +172,7 @@ struct socket *qrate_socket_open(struct net *net, sa_family_t family,
 				 int (*receive)(struct sock *sk, struct sk_buff *skb), void *owner);
 void qrate_socket_close(struct socket *socket);
 struct dst_entry *qrate_path_route(struct qrate_path *path);
-u32 qrate_path_overhead(const struct qrate_path *path);
+u32 qrate_path_overhead(const struct qrate_path *path, const struct qsignal_header *header);
 void qrate_path_send(struct qrate_path *path, const struct qsignal_header *header, u32 payload);
 void qrate_path_release(struct qrate_path *path);
 bool qrate_pull_header(struct sk_buff *skb, struct qsignal_header *header);
@@ -178,6 +180,7 @@ int qrate_payload_init(void);
 void qrate_payload_exit(void);
 
 /* sender_datapath.c */
+struct qsignal_header qrate_data_header(const struct qrate_sender_params *params);
 enum hrtimer_restart qrate_sender_timer(struct hrtimer *timer);
 int qrate_sender_receive(struct sock *sk, struct sk_buff *skb);
 void qrate_sender_run(struct qrate_sender *sender);

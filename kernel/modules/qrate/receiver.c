@@ -214,6 +214,8 @@ static struct qsignal_header qrate_ack_header(const struct qsignal_header *data,
 {
 	struct qsignal_header ack = qrate_reply_header(data, QSIGNAL_ACK, now_ns);
 
+	ack.version = data->version;
+	ack.flags = data->version == QSIGNAL_COMPACT ? data->flags & QSIGNAL_FORWARD : 0;
 	ack.kind = data->kind;
 	ack.unit = data->unit;
 	ack.bits = data->bits;

@@ -52,10 +52,11 @@ struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
 static int qrate_set_payload(struct qrate_sender *sender, struct netlink_ext_ack *extack)
 {
 	struct qrate_sender_params *params = &sender->params;
+	struct qsignal_header header = qrate_data_header(params);
 	struct dst_entry *dst;
 	u32 mtu;
 
-	params->overhead = qrate_path_overhead(&sender->path);
+	params->overhead = qrate_path_overhead(&sender->path, &header);
 	rcu_read_lock();
 	dst = qrate_path_route(&sender->path);
 	mtu = IS_ERR(dst) ? 0 : min_t(u32, dst_mtu(dst), 65535);

@@ -182,6 +182,19 @@ static bool qrate_is_last(const struct qrate_sender *sender, u64 end)
 	return end == sender->params.size || (sender->stopped && end == sender->next_offset);
 }
 
+/* Header of data packets, without what differs between packets. */
+struct qsignal_header qrate_data_header(const struct qrate_sender_params *params)
+{
+	return (struct qsignal_header) {
+		.version = params->compact ? QSIGNAL_COMPACT : QSIGNAL_VERSION,
+		.type = QSIGNAL_DATA,
+		.flags = params->compact && params->forward ? QSIGNAL_FORWARD : 0,
+		.kind = params->kind,
+		.unit = params->unit,
+		.bits = params->bits,
+	};
+}
+
 /*
  * Prepares the packet to send at @now_ns: its header and the length of its
  * payload. Returns false if none is due.
@@ -205,18 +218,12 @@ static bool qrate_next_packet(struct qrate_sender *sender, u64 now_ns, struct qs
 	qrate_pace_sent(&sender->pace, bytes, qrate_rate(sender));
 	sender->stats.sent_packets++;
 	sender->stats.sent_bytes += *length;
-	*header = (struct qsignal_header) {
-		.version = QSIGNAL_VERSION,
-		.type = QSIGNAL_DATA,
-		.flags = qrate_is_last(sender, offset + *length) ? QSIGNAL_LAST : 0,
-		.kind = params->kind,
-		.unit = params->unit,
-		.bits = params->bits,
-		.flow = htonl(sender->record.flow),
-		.sequence = cpu_to_be64(number),
-		.offset = cpu_to_be64(offset),
-		.time = cpu_to_be64(now_ns),
-	};
+	*header = qrate_data_header(params);
+	header->flags |= qrate_is_last(sender, offset + *length) ? QSIGNAL_LAST : 0;
+	header->flow = htonl(sender->record.flow);
+	header->sequence = cpu_to_be64(number);
+	header->offset = cpu_to_be64(offset);
+	header->time = cpu_to_be64(now_ns);
 	return true;
 }
 
@@ -307,9 +314,10 @@ void qrate_sender_stop(struct qrate_sender *sender)
 static void qrate_signal(const struct qrate_sender *sender, const struct qsignal_header *header,
 			 struct rate_ack *ack)
 {
-	struct qsignal_value value = qsignal_get(sender->params.forward ? header->echo_signal :
-								  header->signal);
-	u8 hops = sender->params.forward ? header->echo_hops : header->hops;
+	/* a compact acknowledgement has one signal, which switches leave unchanged if it is forward */
+	bool echo = sender->params.forward && !sender->params.compact;
+	struct qsignal_value value = qsignal_get(echo ? header->echo_signal : header->signal);
+	u8 hops = echo ? header->echo_hops : header->hops;
 	u32 i;
 
 	ack->has_signal = sender->params.kind != QSIGNAL_NONE && hops;
@@ -317,6 +325,8 @@ static void qrate_signal(const struct qrate_sender *sender, const struct qsignal
 		ack->signal = qrate_sqrt(value.high, value.low);
 	} else if (sender->params.kind != QSIGNAL_VECTOR) {
 		ack->signal = value.high ? U64_MAX : value.low;
+		if (sender->params.compact && sender->params.kind != QSIGNAL_IND)
+			ack->signal = qsignal_length(value.low, sender->params.bits, sender->params.full);
 	} else {
 		ack->vector = value;
 		ack->bits = sender->params.bits;

@@ -106,8 +106,8 @@ def ideal_udp_ns(forward: Path, size: int, *, family: int, packet_bytes: int, ra
     )
 
 
-def ideal_rate_ns(forward: Path, size: int, *, family: int, payload_bytes: int) -> int:
+def ideal_rate_ns(forward: Path, size: int, *, family: int, payload_bytes: int, congestion_bytes: int) -> int:
     """The ideal FCT of a flow of the transport `rate` in ns, at the rate of its path and without its controller."""
-    headers = ETHERNET_BYTES + rate_headers(family)
+    headers = ETHERNET_BYTES + rate_headers(family, congestion_bytes)
     count, last = divmod(size, payload_bytes)
     return round(train_ns(_hops(forward), 0, headers + payload_bytes, count, last and headers + last))

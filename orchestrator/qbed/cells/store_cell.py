@@ -327,8 +327,10 @@ class _Flows:
                 forward, size, family=family, packet_bytes=workload.packet_bytes, rate_bps=workload.rate_bps
             )
         if workload.transport == "rate":
-            assert workload.payload_bytes is not None
-            return ideal_rate_ns(forward, size, family=family, payload_bytes=workload.payload_bytes)
+            sender = self._plan.nodes[src].controller
+            assert workload.payload_bytes is not None and sender is not None
+            headers, payload = sender.header_bytes, workload.payload_bytes
+            return ideal_rate_ns(forward, size, family=family, payload_bytes=payload, congestion_bytes=headers)
         ends = Options.of(self._plan.nodes[src].sysctls), Options.of(self._plan.nodes[dst].sysctls)
         handshake = workload.connect == "at start"
         return ideal_tcp_ns(forward, reverse, size, family=family, handshake=handshake, ends=ends)

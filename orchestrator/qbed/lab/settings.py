@@ -216,6 +216,11 @@ class ControllerSettings(Strict):
     """Number of bits of a switch's part of the signal; 32 by default."""
     forward: OnOff | None = None
     """Whether the signal excludes the queues of the return path. The default is `off`."""
+    header: Literal["full", "compact"] | None = None
+    """Header of its flows' packets: `full` (default), 88 bytes; `compact`, 20 bytes and the signal in as many bytes as
+    `bits` need. A compact header carries `sum`, `max` or `ind`, as a share of the buffer, so all buffers have to be
+    equal.
+    """
 
     def given(self) -> Given:
         """The fields that the file gives, parameters included."""

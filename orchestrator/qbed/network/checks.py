@@ -12,7 +12,8 @@ from qbed.lab.model import MAIN_WINDOW, Lab
 from qbed.lab.topology import Network, TopologyError
 from qbed.lab.workloads import Arrivals, Bursts, Content, Incast, Paired, Probes, Replay, Requests, Stream
 from qbed.network.changes import changes, too_late
-from qbed.network.frames import rate_headers
+from qbed.network.compact_headers import check_compact_headers
+from qbed.network.frames import CONGESTION_BYTES, rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
 from qbed.network.unread import check_unread, not_read_within
@@ -118,6 +119,7 @@ def _check_rate_settings(resolved: ResolvedLab) -> None:
     if resolved.has_rate:
         if not problems.errors:
             _check_signals(resolved)
+            check_compact_headers(resolved)
         return
     for key, settings in lab.hosts.items():
         for field in ("controller", "reflect"):
@@ -261,7 +263,8 @@ class _Workloads:
         if content.connect == "before":
             text = "the transport `rate` has no handshake: not used; expected no `connect`, or `transport: tcp`"
             self.problems.not_read((*path, "connect"), text)
-        headers = rate_headers(6 if content.family == 6 or self.lab.addressing == "ipv6" else 4)
+        family = 6 if content.family == 6 or self.lab.addressing == "ipv6" else 4
+        headers = rate_headers(family, CONGESTION_BYTES if self.problems.errors else self.resolved.congestion_bytes)
         if self.resolved.smallest_mtu <= headers:
             text = f"its packets have {headers} bytes of headers, which do not fit an MTU of"
             self.problems.error((*path, "transport"), f"{text} {self.resolved.smallest_mtu} bytes")

@@ -13,6 +13,7 @@ from qbed.config.layers import Layer, text_of
 from qbed.config.problems import Problems
 from qbed.config.source import FieldPath
 from qbed.lab.settings import CONTROLLER_FIELDS, ControllerSettings, Given
+from qbed.network.frames import CONGESTION_BYTES, compact_bytes
 from qbed.schemes.declaration import Controller, controllers
 from qbed.schemes.encoding import Value
 
@@ -27,6 +28,13 @@ class ControllerSpec:
     unit: str = "packets"
     bits: int = 32
     forward: bool = False
+    compact: int | None = None
+    """For compact headers: the buffer, in `unit`, whose shares the signal has; 0 if it has none."""
+
+    @property
+    def header_bytes(self) -> int:
+        """The length of its congestion header."""
+        return CONGESTION_BYTES if self.compact is None else compact_bytes(self.signal, self.bits)
 
 
 def check_controller(settings: ControllerSettings, path: FieldPath, problems: Problems) -> None:
@@ -55,7 +63,7 @@ def _unread_fields(settings: Layer) -> Iterator[tuple[str, str]]:
             others = [f"`{other.name}`" for other in controllers().values() if name in other.by_name]
             text = f"the controller `{controller.name}` has no parameter `{name}`: not used"
             yield name, f"{text}; expected a controller that has it ({', '.join(others)})"
-        elif name != "signal" and signal == "rtt":
+        elif name not in ("signal", "header") and signal == "rtt":
             yield (
                 name,
                 "its flows request no signal from switches: not used; expected a `signal` beside it, such as `max`",
@@ -105,7 +113,8 @@ class ControllerSpecs:
         if request.get("signal", "rtt") != "rtt" and "signal" not in controller.inputs:
             self.problems.warn(settings["signal"][1], f"the controller `{controller.name}` goes by no signal: not used")
         forward = settings["forward"][0] == "on" if "forward" in settings else False
-        return ControllerSpec(controller.name, options, **request, forward=forward)
+        compact = 0 if "header" in settings and settings["header"][0] == "compact" else None
+        return ControllerSpec(controller.name, options, **request, forward=forward, compact=compact)
 
     def _parameters(self, controller: Controller, settings: Layer) -> dict[str, Value] | None:
         """Return the given parameters in base units; None if any is invalid."""

@@ -43,6 +43,12 @@ class QueueSpec:
         return buffer.in_bytes(frame_bytes)
 
 
+def buffer_length(spec: QueueSpec, unit: str, frame_bytes: int) -> int:
+    """Return the buffer in packets of the largest size, or in bytes."""
+    size = spec.buffer_bytes(frame_bytes)
+    return max(1, size // frame_bytes) if unit == "packets" else size
+
+
 def default_queue(spec: QueueSpec) -> QueueSpec:
     """Return a queue of the default scheme with the same buffer, for switches with a P4 program that marks."""
     return QueueSpec(default_scheme(), {"buffer": spec.values["buffer"]})

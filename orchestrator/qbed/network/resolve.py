@@ -2,6 +2,7 @@
 """The resolved lab: the effective settings of every link end, queue and host, and the routes between them."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from qbed.base.errors import nearest
@@ -14,10 +15,10 @@ from qbed.lab.settings import Given, P4Engine
 from qbed.lab.topology import Network
 from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
-from qbed.network.frames import ETHERNET_BYTES, rate_of_packets
+from qbed.network.frames import CONGESTION_BYTES, ETHERNET_BYTES, rate_of_packets
 from qbed.network.launches import Launch, Launches
 from qbed.network.links import LinkEnd, LinkState, Side
-from qbed.network.queues import QueueSpec, Specs, check_names, merge
+from qbed.network.queues import QueueSpec, Specs, buffer_length, check_names, merge
 from qbed.network.routes import Routing
 from qbed.p4.entry import Entry, Port, RecirculationPort, SettingError
 from qbed.p4.scheme_entries import port_entries, recirculation_port, switch_entries
@@ -36,7 +37,7 @@ from qbed.p4.switch_program import (
     recirculation_of,
 )
 from qbed.p4.user_entries import EntryReader, UserEntries
-from qbed.schemes.declaration import default_scheme
+from qbed.schemes.declaration import default_scheme, registry
 
 MIN_BEHIND_BURSTS = 1000
 """Minimum queue, in packets, of a host that sends bursts: a burst of 64 KB has about 45 segments."""
@@ -58,6 +59,7 @@ class ResolvedLab:
     def __init__(self, lab: Lab, network: Network, problems: Problems) -> None:
         self.lab, self.network, self.problems = lab, network, problems
         self._specs, self._controllers = Specs(problems, self._order), ControllerSpecs(problems, self.has_rate)
+        self._signal_buffers: dict[str, set[int]] = {}
 
     @property
     def source(self) -> Source:
@@ -396,8 +398,26 @@ class ResolvedLab:
             packets_bps = None if end is None else rate_of_packets(end.rate_bps, end.overhead_bytes, self.smallest_mtu)
             spec = self._controllers.get(settings["controller"], packets_bps)
             if spec is not None:
-                found[name] = spec
+                lengths = () if spec.compact is None else self.signal_buffers(spec)
+                found[name] = replace(spec, compact=max(lengths)) if lengths else spec
         return found
+
+    @cached_property
+    def congestion_bytes(self) -> int:
+        """The longest congestion header of the lab's controllers, for which each packet of `rate` has room."""
+        return max((spec.header_bytes for spec in self.controllers.values()), default=CONGESTION_BYTES)
+
+    def signal_buffers(self, spec: ControllerSpec) -> set[int]:
+        """Lengths of the buffers, in the unit of a signal, of queues that provide it; none for `rtt` and `ind`."""
+        if spec.signal in ("rtt", "ind"):
+            return set()
+        if spec.unit not in self._signal_buffers:
+            self._signal_buffers[spec.unit] = {
+                buffer_length(queue, spec.unit, self.links[end[0]].mtu + ETHERNET_BYTES)
+                for end, queue in self.queues.items()
+                if queue.scheme in registry() and "signal" in registry()[queue.scheme].provides
+            }
+        return self._signal_buffers[spec.unit]
 
 
 def _merged(entries: Mapping[str, object]) -> list[str]:

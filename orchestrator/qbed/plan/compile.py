@@ -268,6 +268,7 @@ class _Compiler:
                 "unit": spec.unit,
                 "bits": spec.bits,
                 "forward": spec.forward,
+                "compact": spec.compact,
             }
         )
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from qbed.network.frames import CONGESTION_BYTES, compact_bytes
 from qbed.plan.base import AbsolutePath, Hex, Part, Prefix
 
 Family = Literal[4, 6]
@@ -54,6 +55,13 @@ class Controller(Part):
     """Number of bits of a switch's contribution: 1 to 32."""
     forward: bool
     """Whether the signal covers the forward path only."""
+    compact: Annotated[int, Field(ge=0, lt=1 << 32)] | None = None
+    """For compact headers: the buffer, in `unit`, whose shares the signal has. Null: full headers."""
+
+    @property
+    def header_bytes(self) -> int:
+        """The length of its congestion header."""
+        return CONGESTION_BYTES if self.compact is None else compact_bytes(self.signal, self.bits)
 
 
 class Fixed(Part):

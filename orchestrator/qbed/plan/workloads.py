@@ -99,7 +99,7 @@ def _payload_bytes(content: Content, resolved: ResolvedLab) -> int | None:
     """Payload of a packet of the transport `rate`: only the compiler knows the smallest MTU of all links."""
     if getattr(content, "transport", None) != "rate":
         return None
-    return resolved.smallest_mtu - rate_headers(_family(content, resolved))
+    return resolved.smallest_mtu - rate_headers(_family(content, resolved), resolved.congestion_bytes)
 
 
 def _pairs(content: Flow | Flows | Incast | Udp | Probes | Bursts, resolved: ResolvedLab, seed: str) -> list[p.Pair]:

@@ -300,6 +300,8 @@ def _controller(group: str, controller: Controller, spec: ControllerSpec) -> Ite
     if signal != "rtt":
         signal += f" of {spec.unit} in {spec.bits} {'bit' if spec.bits == 1 else 'bits'}"
         signal += ", forward" if spec.forward else ""
+    if spec.compact is not None:
+        signal += f", header of {spec.header_bytes} bytes"
     yield Key(group, "controller"), Effective(f"{spec.name} by {signal}")
     values, lengths = controller.values(spec.options), controller.lengths
     drain = _drain(lengths, values, 1, 1, 1) if lengths.rate else None

@@ -120,6 +120,8 @@ def _controller(controller: Controller | None) -> str:
     if signal != "rtt":
         forward = ", forward" if controller.forward else ""
         signal += f" of {controller.unit} in {controller.bits} bits{forward}"
+    if controller.compact is not None:
+        signal += f", header of {controller.header_bytes} bytes"
     shown = controllers()[controller.name].describe(bytes.fromhex(controller.parameters))
     return "; ".join([f"{controller.name} by {signal}", ", ".join(f"{name} {value}" for name, value in shown.items())])
 

@@ -93,6 +93,10 @@ class Scheme(Strict):
     """For schemes that mark ECN CE: the fate of a packet that would be marked but is not ECN-capable."""
     provides: tuple[Literal["signal", "feedback"], ...] = ()
     """Inputs of rate controllers that the scheme sends to senders of the transport `rate`."""
+    compact: tuple[str, ...] | None = None
+    """For schemes that provide a signal: the parameters that compact headers need at their defaults. None: the scheme
+    does not read compact headers.
+    """
     qdisc: Qdisc
     """How the kernel knows it."""
     child: Child | None = None
@@ -120,6 +124,9 @@ class Scheme(Strict):
                 raise ValueError(f"expected the type `scheme` of the parameter `{self.child.parameter}`")
         for name in self.presets:
             self.preset(name)
+        for name in self.compact or ():
+            if name not in self.by_name or self.by_name[name].default is None:
+                raise ValueError(f"`compact` needs the parameter `{name}` and its default")
         return self
 
     @property

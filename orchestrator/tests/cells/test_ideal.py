@@ -53,7 +53,8 @@ def test_a_rate_flow_has_separate_headers() -> None:
     packet, rest = (14 + 40 + 8 + 88 + payload for payload in (1364, 36))
     # Two full packets and a short one; the second link has nothing to send until it has the first one.
     wire_bits = 8 * (3 * packet + rest) + 2 * 100
-    assert ideal_rate_ns(Path((end, end), (1500, 1500)), 2 * 1364 + 36, family=6, payload_bytes=1364) == wire_bits
+    path = Path((end, end), (1500, 1500))
+    assert ideal_rate_ns(path, 2 * 1364 + 36, family=6, payload_bytes=1364, congestion_bytes=88) == wire_bits
 
 
 @pytest.mark.parametrize("rates", [[GIGABIT], [GIGABIT, 10**8, 10**10], [10**10, 10**7, GIGABIT]])

@@ -159,7 +159,7 @@ def test_a_page_shows_intervals_verdicts_and_what_is_not_run() -> None:
             shows="A figure.",
             claims=[Reference("x", "faster")],
             figures=[Reference("x", "fct")],
-        ),  # fmt: skip
+        ),
         Item(item="Fig. 2", shows="Another.", claims=[Reference("y", "faster")]),
     ]
     paper = Paper(

@@ -74,7 +74,7 @@ static void qcn_arrival(struct Qdisc *sch, struct sk_buff *skb)
 
 	if (!qsignal_packet_find(skb, &packet, &q->stats.unknown_version, &q->stats.too_short,
 				 &q->stats.malformed) ||
-	    packet.header.type != QSIGNAL_DATA)
+	    packet.header.version != QSIGNAL_VERSION || packet.header.type != QSIGNAL_DATA)
 		return;
 	congestion = qcn_congestion(&q->params, &q->vars, sch->q.qlen);
 	sampled = qcn_chance(qcn_sampling(&q->params, congestion), get_random_u32());

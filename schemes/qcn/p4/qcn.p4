@@ -274,7 +274,7 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
             too_short.count(index);
         else if (meta.form == FORM_MALFORMED)
             malformed.count(index);
-        else if (hdr.signal.type == SIGNAL_DATA)
+        else if (meta.form == FORM_HEADER && hdr.signal.type == SIGNAL_DATA)
             congestion_point.apply(hdr, meta, port, index, queue);
     }
 }

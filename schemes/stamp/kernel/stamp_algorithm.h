@@ -123,6 +123,14 @@ static inline u64 stamp_bin(const struct stamp_params *params, u64 full, u32 bit
 	return first;
 }
 
+/* Bin of @length in a compact header: its bins are equal. */
+static inline u64 stamp_share(u64 full, u32 bits, u64 length)
+{
+	static const struct stamp_params equal = { .exponent = 1 };
+
+	return stamp_bin(&equal, full, bits, length < full ? length : full);
+}
+
 /*
  * Quantizes @length to @bits: the representative of its bin, in the same unit.
  * Lengths beyond the buffer are in the last bin.
@@ -158,8 +166,12 @@ static inline enum stamp_verdict stamp_part(const struct stamp_params *params,
 {
 	u32 counted = !!params->count_itself;
 
+	bool compact = header->version == QSIGNAL_COMPACT;
+	bool forward = compact && header->flags & QSIGNAL_FORWARD;
+	u64 length;
+
 	if (header->kind == QSIGNAL_NONE || header->type == QSIGNAL_FEEDBACK ||
-	    (header->type == QSIGNAL_ACK && !params->reverse))
+	    (header->type == QSIGNAL_ACK && (!params->reverse || forward)))
 		return STAMP_LEAVE;
 	if (header->kind == QSIGNAL_IND) {
 		*part = (u64)queue->packets + counted > params->threshold_packets ||
@@ -168,12 +180,13 @@ static inline enum stamp_verdict stamp_part(const struct stamp_params *params,
 	}
 	if (!vars->full[header->unit])
 		return STAMP_NO_RATE;
-	if (header->kind == QSIGNAL_VECTOR) {
-		*part = stamp_length(params, vars, queue, header->unit, packet_bytes);
-		return STAMP_FOLD;
-	}
-	*part = stamp_quantized(params, vars->full[header->unit], header->bits,
-				stamp_length(params, vars, queue, header->unit, packet_bytes));
+	length = stamp_length(params, vars, queue, header->unit, packet_bytes);
+	if (header->kind == QSIGNAL_VECTOR)
+		*part = length;
+	else if (compact)
+		*part = stamp_share(vars->full[header->unit], header->bits, length);
+	else
+		*part = stamp_quantized(params, vars->full[header->unit], header->bits, length);
 	return STAMP_FOLD;
 }
 

@@ -30,10 +30,28 @@ struct stamp_settings {
     bit<64> inverse_ns;
 }
 
+/* The bin of `length`, of 2^bits equal ones. */
+control FindBin(in bit<8> bits, in bit<64> full, in bit<64> inverse, in bit<64> length,
+                out bit<64> bin)
+{
+    apply {
+        if (length >= full) {
+            bin = (64w1 << bits) - 1;
+        } else {
+            /* length * 2^bits / full: the inverse is rounded down, so it may be one more */
+            bin = (length * inverse) >> (8w64 - bits);
+            if (full * (bin + 1) <= (length << bits))
+                bin = bin + 1;
+        }
+    }
+}
+
 /* `length` in so many bits: the lower bound of its bin, or the middle of it. */
 control Quantize(in bit<8> bits, in bit<64> full, in bit<64> inverse, in bit<1> middle,
                  inout bit<64> length)
 {
+    FindBin() find_bin;
+
     apply {
         bit<64> bin;
         bit<64> last_bin = (64w1 << bits) - 1;
@@ -42,14 +60,7 @@ control Quantize(in bit<8> bits, in bit<64> full, in bit<64> inverse, in bit<1> 
         if (length > full)
             length = full;
         if ((full >> bits) != 0) {		/* else bins are finer than a unit */
-            if (length == full) {
-                bin = last_bin;
-            } else {
-                /* length * 2^bits / full: the inverse is rounded down, so it may be one more */
-                bin = (length * inverse) >> (8w64 - bits);
-                if (full * (bin + 1) <= (length << bits))
-                    bin = bin + 1;
-            }
+            find_bin.apply(bits, full, inverse, length, bin);
             length = (full * bin + last_bin) >> bits;
             if (middle == 1) {
                 if (bin != last_bin)
@@ -71,7 +82,9 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
                      inout standard_metadata_t standard_metadata)
 {
     Quantize() quantize;
+    FindBin() find_bin;
     Fold() fold;
+    FoldCompact() fold_compact;
     stamp_settings port;
     bit<64> full;
     bit<64> inverse;
@@ -159,8 +172,18 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         bit<64> depth;
         bit<64> counted_bytes = 0;
         bit<64> largest_length;
+        bit<64> bin;
+        bit<8> type = hdr.signal.type;
+        bit<8> kind = hdr.signal.kind;
+        bit<8> unit = hdr.signal.unit;
+        bit<1> forward = 0;
 
-        if (meta.form != FORM_HEADER) {
+        if (meta.form == FORM_COMPACT) {
+            type = (bit<8>)hdr.compact.type;
+            kind = (bit<8>)hdr.compact.kind;
+            unit = (bit<8>)hdr.compact.unit;
+            forward = hdr.compact.forward;
+        } else if (meta.form != FORM_HEADER) {
             if (meta.form == FORM_UNKNOWN_VERSION)
                 unknown_version.count(index);
             else if (meta.form == FORM_TOO_SHORT)
@@ -170,8 +193,8 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
             return;
         }
         stamp.apply();
-        if (hdr.signal.kind == SIGNAL_NONE || hdr.signal.type == SIGNAL_FEEDBACK ||
-            (hdr.signal.type == SIGNAL_ACK && port.reverse == 0)) {
+        if (kind == SIGNAL_NONE || type == SIGNAL_FEEDBACK ||
+            (type == SIGNAL_ACK && (port.reverse == 0 || forward == 1))) {
             left_out.count(index);
             return;
         }
@@ -181,14 +204,14 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
             depth = (bit<64>)standard_metadata.deq_qdepth;
         if (port.count_itself == 1)
             counted_bytes = (bit<64>)standard_metadata.packet_length;
-        if (hdr.signal.kind == SIGNAL_IND) {
+        if (kind == SIGNAL_IND) {
             length = 0;
             if (depth + (bit<64>)port.count_itself > (bit<64>)port.threshold)
                 length = 1;
         } else {
-            if (hdr.signal.unit == SIGNAL_PACKETS) {
+            if (unit == SIGNAL_PACKETS) {
                 measure_packets(depth);
-            } else if (hdr.signal.unit == SIGNAL_IN_BYTES) {
+            } else if (unit == SIGNAL_IN_BYTES) {
                 measure_bytes(depth, counted_bytes);
             } else {
                 full = (bit<64>)port.full_ns;
@@ -202,12 +225,18 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
                 no_rate.count(index);
                 return;
             }
-            if (hdr.signal.kind == SIGNAL_VECTOR) {
+            if (meta.form == FORM_COMPACT) {
+                find_bin.apply((bit<8>)hdr.compact.bits_less_one + 1, full, inverse, length, bin);
+                length = bin;
+            } else if (kind == SIGNAL_VECTOR) {
                 /* the length itself */
             } else if (!bins.apply().hit)
                 quantize.apply(hdr.signal.bits, full, inverse, port.middle, length);
         }
-        fold.apply(hdr, length);
+        if (meta.form == FORM_COMPACT)
+            fold_compact.apply(hdr, length);
+        else
+            fold.apply(hdr, length);
         stamped.count(index);
         largest.read(largest_length, index);
         if (length > largest_length)

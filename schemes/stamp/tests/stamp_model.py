@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from qbed_testing.congestion import Kind, Type, Unit
+from qbed_testing.congestion import COMPACT, Flag, Kind, Type, Unit
 from qbed_testing.datagrams import CapturedDatagram
 
 FRAME = 1514
@@ -54,7 +54,8 @@ class Port:
         header = sent.header
         if header.kind == Kind.NONE or header.type == Type.FEEDBACK:
             return None
-        if header.type == Type.ACK and not self.reverse:
+        forward = header.version == COMPACT and header.flags & Flag.FORWARD
+        if header.type == Type.ACK and (forward or not self.reverse):
             return None
         counted = [*waiting, sent] if self.count_itself else waiting
         if header.kind == Kind.IND:
@@ -67,6 +68,9 @@ class Port:
         lengths = {Unit.PACKETS: len(counted), Unit.BYTES: queue_bytes, Unit.NS: time}
         if header.kind == Kind.VECTOR:
             return lengths[Unit(header.unit)]
+        if header.version == COMPACT:
+            bins = 1 << header.bits
+            return min(lengths[Unit(header.unit)] * bins // self.full(header.unit), bins - 1)
         return self.quantized(header.unit, header.bits, lengths[Unit(header.unit)])
 
 
@@ -103,5 +107,5 @@ def expected(
         if part is not None:
             signal = folded(header.kind, header.bits, header.signal, part)
             header = header._replace(signal=signal, hops=min(255, header.hops + 1))
-        found.append(left._replace(payload=header.pack() + entered.payload[88:]))
+        found.append(left._replace(payload=header.pack() + entered.payload[header.length :]))
     return found

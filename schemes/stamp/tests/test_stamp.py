@@ -15,7 +15,7 @@ import pytest
 from stamp_model import Port, expected
 
 from qbed_testing.cells import CellOutput, assert_tcp_as_with_droptail
-from qbed_testing.congestion import PORT, Header, Kind, Type, Unit, parse
+from qbed_testing.congestion import COMPACT, PORT, Flag, Header, Kind, Type, Unit, parse
 from qbed_testing.datagrams import SENDER, CapturedDatagram, Datagram, DatagramLab, ones_complement_sum, padded_payload
 
 ROOT = Path(__file__).parents[3]
@@ -130,6 +130,37 @@ def test_two_queues_accumulate(bench: Callable[..., Any], name: str) -> None:
     )
 
 
+def test_two_queues_accumulate_in_compact_headers(bench: Callable[..., Any]) -> None:
+    """Data whose headers differ in length, in the bits and in the signal."""
+    requested = itertools.product((4, 1, 8, 16, 32), (Kind.MAX, Kind.SUM, Kind.IND, Kind.NONE), Unit)
+    headers = [
+        Header(COMPACT, kind=kind, unit=unit, bits=bits, sequence=number, offset=number << 40, flow=number << 24)
+        for number, (bits, kind, unit) in enumerate(itertools.islice(itertools.cycle(requested), 180))
+    ]
+    datagrams = [
+        Datagram(ADDRESSES[(4, 6)[header.sequence % 2]][1], padded_payload(header, 200 + 37 * header.sequence % 1200))
+        for header in headers
+    ]
+    with bench() as lab:
+        lab.capture({"s1": "eth0 eth1", "s2": "eth0 eth1"})
+        lab.listen("h2")
+        lab.send("h1", datagrams)
+        lab.sleep()
+        statistics = [lab.statistics(*end) for end in (("s1", "eth1"), ("s2", "eth1"))]
+    received, between, arrived, forwarded = (
+        [datagram for datagram in lab.captured(*end) if datagram.ports == (SENDER, PORT)]
+        for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth0"), ("s2", "eth1"))
+    )
+    assert len(forwarded) == 180
+    agree(Port(10**9), received, between)
+    agree(Port(4 * 10**8), arrived, forwarded)
+    assert {packet.header.length for packet in forwarded} == {20, 21, 22, 24, 28}
+    assert max(packet.header.signal for packet in between if packet.header[3:6] == (Kind.MAX, Unit.PACKETS, 4)) > 5
+    assert all(packet.has_valid_checksums and packet.checksum for packet in [*received, *between, *forwarded])
+    assert [payload for _, _, payload in lab.received("h2")] == [packet.payload for packet in forwarded]
+    assert [(found["stamped"], found["left_out"], found["malformed"]) for found in statistics] == [(135, 45, 0)] * 2
+
+
 @pytest.mark.parametrize("reverse", [True, False])
 def test_acknowledgements_accumulate_unless_reverse_is_off(bench: Callable[..., Any], reverse: bool) -> None:
     with bench(yaml_of({"reverse": reverse, "count_itself": True})) as lab:
@@ -171,9 +202,9 @@ def changed(packet: bytes, at: int, value: bytes) -> bytes:
 def cases() -> Iterator[tuple[bytes, int, bool]]:
     """Yield frames, the offset of their UDP header and whether a queue modifies them."""
     for vector in VECTORS:
-        is_modified = (
-            vector["verdict"] == "header" and vector["header"]["kind"] and vector["header"]["type"] != Type.FEEDBACK
-        )
+        header = vector.get("header", {"kind": Kind.NONE, "type": 0, "version": 0, "flags": 0})
+        is_forward = header["version"] == COMPACT and header["flags"] & Flag.FORWARD
+        is_modified = header["kind"] and header["type"] != Type.FEEDBACK and not is_forward
         yield ethernet(bytes.fromhex(vector["packet"])), 14 + vector["payload_at"] - 8, bool(is_modified)
     ipv4, ipv6 = (bytes.fromhex(vector["packet"]) for vector in VECTORS[:2])
     for tags in (1, 2):
@@ -208,15 +239,16 @@ def test_only_packets_with_a_valid_header_are_modified(bench: Callable[..., Any]
             continue
         header, now = parse(before[udp + 8 :]), parse(after[udp + 8 :])
         assert now.signal > 0 or header.kind == Kind.IND
-        assert now == header._replace(signal=now.signal, hops=min(255, header.hops + 1))
-        assert after[: udp + 6] + after[udp + 96 :] == before[: udp + 6] + before[udp + 96 :]
+        hops, end = min(255 if header.version != COMPACT else 1, header.hops + 1), udp + 8 + header.length
+        assert now == header._replace(signal=now.signal, hops=hops)
+        assert after[: udp + 6] + after[end:] == before[: udp + 6] + before[end:]
         if before[udp + 6 : udp + 8] == b"\0\0":
             assert after[udp + 6 : udp + 8] == b"\0\0"
         else:
             assert ones_complement_sum(after[udp:]) == ones_complement_sum(before[udp:])
     verdicts = [vector["verdict"] for vector in VECTORS]
-    assert found["stamped"] == sum(is_modified for *_, is_modified in cases_sent) == 14
-    assert found["left_out"] == 3
+    assert found["stamped"] == sum(is_modified for *_, is_modified in cases_sent) == 20
+    assert found["left_out"] == 5
     for statistic, verdict in {"unknown_version": "unknown version", "too_short": "too short"}.items():
         assert found[statistic] == verdicts.count(verdict)
     assert found["malformed"] == verdicts.count("malformed")

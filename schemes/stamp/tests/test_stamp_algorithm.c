@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Lengths and their bins: representatives and exact bounds. */
+#include <qbed/signal_compact.h>
+
 #include "stamp_algorithm.h"
 #include "unit.h"
 
@@ -246,6 +248,61 @@ static void headers_that_are_not_modified(void)
 	EXPECT_EQUAL(stamp_part(&params, &vars, &queue, &header, 100, &part), STAMP_FOLD);
 }
 
+/*
+ * A sender that multiplies the share by the buffer has the value of a full
+ * header: the lower bound of the length's bin.
+ */
+static void shares_of_a_compact_header_are_bins(void)
+{
+	static const u32 fulls[] = { 1, 2, 3, 7, 200, 1000, 302800, U32_MAX };
+	int i;
+
+	EXPECT_EQUAL(stamp_share(200, 4, 0), 0);
+	EXPECT_EQUAL(stamp_share(200, 4, 12), 0);
+	EXPECT_EQUAL(stamp_share(200, 4, 13), 1);
+	EXPECT_EQUAL(stamp_share(200, 4, 199), 15);
+	EXPECT_EQUAL(stamp_share(200, 4, 1000000), 15);
+	for (i = 0; i < 200000; i++) {
+		u32 full = fulls[random_below(8)], bits = 1 + random_below(32);
+		u64 length = random_below(full + full / 4 + 1ull), share = stamp_share(full, bits, length);
+
+		EXPECT(share < 1ull << bits);
+		EXPECT_EQUAL(qsignal_length(share, bits, full),
+			     stamp_quantized(&paper, full, bits, length));
+	}
+	EXPECT_EQUAL(qsignal_length(16 * 15, 4, 200), 3000);	/* a sum */
+	EXPECT_EQUAL(qsignal_length((1ull << 36) - 1, 32, U32_MAX), 68719476720ull);
+}
+
+static void compact_headers(void)
+{
+	const struct stamp_queue queue = { .packets = 65, .bytes = 30000 };
+	struct qsignal_header header = {
+		.version = QSIGNAL_COMPACT, .type = QSIGNAL_DATA, .kind = QSIGNAL_MAX, .bits = 4,
+	};
+	struct stamp_params params = paper;
+	struct stamp_vars vars;
+	u64 part;
+
+	params.middle = 1;
+	params.exponent = 2;
+	stamp_vars_set(&vars, &params, 0, 1514);
+	EXPECT_EQUAL(stamp_part(&params, &vars, &queue, &header, 100, &part), STAMP_FOLD);
+	EXPECT_EQUAL(part, 5);		/* of 16 equal bins of 12.5 packets */
+	header.unit = QSIGNAL_BYTES;
+	EXPECT_EQUAL(stamp_part(&params, &vars, &queue, &header, 100, &part), STAMP_FOLD);
+	EXPECT_EQUAL(part, 1);
+	header.kind = QSIGNAL_IND;
+	EXPECT_EQUAL(stamp_part(&params, &vars, &queue, &header, 100, &part), STAMP_FOLD);
+	EXPECT_EQUAL(part, 0);
+	header.type = QSIGNAL_ACK;
+	EXPECT_EQUAL(stamp_part(&params, &vars, &queue, &header, 100, &part), STAMP_FOLD);
+	header.flags = QSIGNAL_FORWARD;
+	EXPECT_EQUAL(stamp_part(&params, &vars, &queue, &header, 100, &part), STAMP_LEAVE);
+	header.version = QSIGNAL_VERSION;	/* has no such flag */
+	EXPECT_EQUAL(stamp_part(&params, &vars, &queue, &header, 100, &part), STAMP_FOLD);
+}
+
 static void what_fits(void)
 {
 	struct stamp_params params = { .buffer_bytes = 3000, .buffer_packets = 3 };
@@ -268,6 +325,8 @@ int main(void)
 	times_on_the_wire();
 	the_units_of_a_length();
 	headers_that_are_not_modified();
+	shares_of_a_compact_header_are_bins();
+	compact_headers();
 	what_fits();
 	return PASS();
 }

@@ -48,6 +48,7 @@ mod attribute {
     pub const LOST_PACKETS: u16 = 32;
     pub const TIMEOUTS: u16 = 33;
     pub const INFLIGHT: u16 = 34;
+    pub const COMPACT: u16 = 35;
 }
 
 /// A flow to be started.
@@ -114,7 +115,7 @@ impl Qrate {
 
     /// Requests the start of a flow.
     pub fn start(self, batch: &mut Batch, new: &NewFlow<'_>, object: String) {
-        let Controller { name, parameters, signal, unit, bits, forward } = new.controller;
+        let Controller { name, parameters, signal, unit, bits, forward, compact } = new.controller;
         let nested = attribute::PARAMETERS | libc::NLA_F_NESTED as u16;
         let batch = self.request(batch, FLOW_NEW, 0, object);
         batch.u32(attribute::FLOW, new.flow);
@@ -142,6 +143,9 @@ impl Qrate {
             .attribute(attribute::BITS, &[*bits]);
         if *forward {
             batch.attribute(attribute::FORWARD, &[]);
+        }
+        if let Some(buffer) = compact {
+            batch.u32(attribute::COMPACT, *buffer);
         }
     }
 
@@ -238,7 +242,7 @@ mod tests {
             (LAST_SIGNAL, "LAST_SIGNAL"), (FEEDBACKS, "FEEDBACKS"), (SENT_BYTES, "SENT_BYTES"),
             (SENT_PACKETS, "SENT_PACKETS"), (ACKED_BYTES, "ACKED_BYTES"), (RECEIVED_BYTES, "RECEIVED_BYTES"),
             (RECEIVED_PACKETS, "RECEIVED_PACKETS"), (LOST_PACKETS, "LOST_PACKETS"), (TIMEOUTS, "TIMEOUTS"),
-            (INFLIGHT, "INFLIGHT"),
+            (INFLIGHT, "INFLIGHT"), (COMPACT, "COMPACT"),
         ];
         let attributes = enum_names(header, "qrate_attribute");
         for (number, name) in expected {
@@ -261,6 +265,7 @@ mod tests {
             unit: Unit::Time,
             bits: 4,
             forward: true,
+            compact: Some(200),
         };
         let new = NewFlow {
             flow: 7,
@@ -283,6 +288,7 @@ mod tests {
             [attribute::SIGNAL, attribute::UNIT, attribute::BITS].map(|number| sent[&number][0]),
             [3, 2, 4]
         );
+        assert_eq!(sent[&attribute::COMPACT], 200u32.to_ne_bytes());
         assert!(sent.contains_key(&attribute::FORWARD) && !sent.contains_key(&attribute::STOP_TIME));
     }
 

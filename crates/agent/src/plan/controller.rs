@@ -17,6 +17,9 @@ pub struct Controller {
     pub bits: u8,
     /// Whether the signal covers the forward path only.
     pub forward: bool,
+    /// For compact headers: the buffer, in `unit`, whose shares the signal has. None: full headers.
+    #[serde(default)]
+    pub compact: Option<u32>,
 }
 
 /// The controller's congestion signal: `enum qsignal_kind` (kernel/include/uapi/qbed/signal.h).

@@ -348,7 +348,7 @@ mod tests {
             (with("name", json!("a\0b")), "the name is empty or contains NUL"),
             (with("signal", json!("mean")), "unknown variant `mean`"),
             (with("gain", json!(1)), "unknown field `gain`"),
-            (workload("payload_bytes", json!(0)), "payload_bytes is not in 1..65419"),
+            (workload("payload_bytes", json!(0)), "payload_bytes is not in 1..65487"),
             (workload("connect", json!("before")), "only TCP"),
             (workload("dscp", json!(46)), "dscp is not supported"),
         ] {

@@ -75,6 +75,10 @@ enum qrate_attribute {
 	QRATE_A_LOST_PACKETS,	/* u64, declared lost and retransmitted */
 	QRATE_A_TIMEOUTS,	/* u32 */
 	QRATE_A_INFLIGHT,	/* u64, bytes of payload */
+	/* for FLOW_NEW */
+	QRATE_A_COMPACT,	/* u32, compact headers: length in UNIT of the buffer whose shares the
+				 * signal has. SIGNAL: none, SUM, MAX or IND
+				 */
 	__QRATE_A_MAX
 };
 

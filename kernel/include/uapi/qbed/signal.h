@@ -15,6 +15,7 @@
 
 #define QSIGNAL_PORT 6190	/* port of the receiver of data */
 #define QSIGNAL_VERSION 1
+#define QSIGNAL_COMPACT 2	/* version of the compact header */
 
 enum qsignal_type {
 	QSIGNAL_DATA = 1,	/* payload follows */
@@ -40,6 +41,7 @@ enum qsignal_unit {
 /* flags */
 #define QSIGNAL_REFLECTED 0x01	/* QCN: a congestion point sent feedback on this packet */
 #define QSIGNAL_LAST 0x02	/* data: the payload ends the flow */
+#define QSIGNAL_FORWARD 0x04	/* compact header only: the signal is that of the forward path */
 
 struct qsignal_header {
 	__u8	version;
@@ -75,5 +77,24 @@ struct qsignal_header {
 };
 
 #define QSIGNAL_HEADER_BYTES 88
+
+/*
+ * The compact header. Instead of lengths of queues it carries shares of a
+ * buffer: a queue of b bits adds the number of its bin, of 2^b equal ones.
+ */
+struct qsignal_compact {
+	__u8	version;	/* QSIGNAL_COMPACT */
+	__u8	type;		/* enum qsignal_type << 6 | QSIGNAL_COMPACT_* | enum qsignal_kind */
+	__u8	format;		/* enum qsignal_unit << 6 | bits - 1 */
+	__u8	flow[4];	/* this and the next fields: as in the full header, network byte order */
+	__u8	sequence[6];
+	__u8	position[7];	/* data: `offset`; ack: `window` */
+	__u8	signal[];	/* 0, 1, 2, 4 or 8 bytes: as many as its bits need */
+};
+
+#define QSIGNAL_COMPACT_LAST 0x20	/* QSIGNAL_LAST */
+#define QSIGNAL_COMPACT_FORWARD 0x10	/* QSIGNAL_FORWARD */
+#define QSIGNAL_COMPACT_STAMPED 0x08	/* at least one queue added to the signal */
+#define QSIGNAL_COMPACT_BYTES 20	/* without the signal */
 
 #endif /* _UAPI_QBED_SIGNAL_H */

@@ -6,7 +6,7 @@ import {measuredText, verdictLine, verdictText} from './claims.js';
 import {depthLevel, RAMP} from './colours.js';
 import {Series} from './series.js';
 
-/** @import {GalleryEntry} from './types.d.ts' */
+/** @import {GalleryEntry, Verdict} from './types.d.ts' */
 
 const WIDTH = 320, HEIGHT = 120;
 
@@ -74,6 +74,16 @@ async function showPicture(place, entry) {
   else place.textContent = 'no picture';
 }
 
+/** How many claims have which verdict, and how many were not expected. @param {Verdict[]} verdicts */
+export function tally(verdicts) {
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const {verdict} of verdicts) counts.set(verdict, (counts.get(verdict) ?? 0) + 1);
+  const marked = verdicts.filter(verdict => verdict.contradicted).length;
+  const words = [...counts].map(([verdict, count]) => `${count} ${verdict}`).join(', ');
+  return `${verdicts.length} claims${words && `: ${words}`}${marked ? ` \u26a0 ${marked} not as expected` : ''}`;
+}
+
 /** @param {HTMLElement} parent @param {string} kind @param {string} text */
 function add(parent, kind, text) {
   const made = parent.appendChild(document.createElement(kind));
@@ -95,7 +105,9 @@ export async function showGallery(place, entries) {
     add(card, 'p', `campaign ${entry.job}, qbed ${entry.qbed}, toolchain ${entry.toolchain}`);
     const picture = add(card, 'div', '');
     picture.className = 'picture';
-    const list = card.appendChild(document.createElement('ul'));
+    const details = card.appendChild(document.createElement('details'));
+    add(details, 'summary', tally(Object.values(entry.claims).map(history => history[0])));
+    const list = details.appendChild(document.createElement('ul'));
     for (const [name, history] of Object.entries(entry.claims)) {
       const line = verdictLine(list, {...history[0], name}, '');
       line.querySelector('small')?.remove();

@@ -206,14 +206,15 @@ function sampled(event, data, signal) {
 
 /** Reads the totals of a cell that has ended; its tables may be stored a moment later. @param {Series} series @param {AbortSignal} signal */
 async function conclude(series, signal) {
-  for (let tries = 0; tries < TOTALS_TRIES && !signal.aborted && series === page.latest; tries++) {
+  const present = () => !signal.aborted && series === page.latest;
+  for (let tries = 0; tries < TOTALS_TRIES && present(); tries++) {
+    if ($('cell-choice').value === '') await new Promise(resolve => setTimeout(resolve, 400));
     try {
       series.conclude(await get(`/jobs/${page.job}/cells/${series.cell.cell}/totals`));
       return;
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
     }
-    await new Promise(resolve => setTimeout(resolve, 500));
   }
 }
 

@@ -9,6 +9,7 @@ import {fullest} from '../../../qbed/service/page/totals.js';
 
 globalThis.sessionStorage = {getItem: () => null};
 const {stateClass, stateText} = await import('../../../qbed/service/page/jobs.js');
+const {tally} = await import('../../../qbed/service/page/gallery.js');
 const {fieldsOf} = await import('../../../qbed/service/page/api.js');
 
 test('a link keeps the place', () => {
@@ -23,6 +24,13 @@ test('only a verdict that was not expected has a mark', () => {
   assert.deepEqual(verdictText(verdict), {text: 'a: refuted', mark: '', detail: 'P. x 0.1235, y 1 | 2.5'});
   assert.equal(verdictText({...verdict, verdict: 'holds', contradicted: true}).mark, 'not as expected');
   assert.equal(number(3), '3');
+});
+
+test('a campaign of the gallery has its claims in one line', () => {
+  const [holds, refuted] = ['holds', 'refuted'].map(verdict => ({verdict, contradicted: false}));
+  assert.equal(tally([holds, refuted, holds]), '3 claims: 2 holds, 1 refuted');
+  assert.equal(tally([{...holds, contradicted: true}]), '1 claims: 1 holds \u26a0 1 not as expected');
+  assert.equal(tally([]), '0 claims');
 });
 
 test('states are words, and only what needs attention has a class', () => {

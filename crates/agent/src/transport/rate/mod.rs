@@ -38,8 +38,8 @@ struct Settings {
 
 fn check(plan: &Plan, workload: &Workload) -> std::result::Result<(), String> {
     let Settings { payload_bytes } = workload.settings()?;
-    if !(1..=65_419).contains(&payload_bytes) {
-        return Err("payload_bytes is not in 1..65419".into());
+    if !(1..=65_487).contains(&payload_bytes) {
+        return Err("payload_bytes is not in 1..65487".into());
     }
     if workload.congestion_control.is_some() || workload.connect != Connect::AtStart {
         return Err("only TCP supports congestion_control and connect: before".into());
