@@ -64,15 +64,13 @@ def claims(wide: int = 24, high: int = 8) -> Panel:
 
 def topology(wide: int = 12, high: int = 12) -> Panel:
     """The links of a cell that has ended, coloured by use."""
-    selected = ", ".join(
-        f'last("{field}") AS "{name}"'
-        for field, name in (("source", "source"), ("target", "target"), ("use_percent", "mainstat"), ("color", "color"))
-    )
+    fields = {"port": "id", "source": "source", "target": "target", "use_percent": "mainstat", "color": "color"}
+    selected = ", ".join(f'last("{field}") AS "{name}"' for field, name in fields.items())
     return Panel(
         "Topology", "Each edge is a queue that has sent packets, when the cell has ended. Its number and its colour are"
         " the use of its link, from grey to red.",
         {"": f'SELECT {selected} FROM "total" WHERE {_CELL} AND "sent_packets" > 0 GROUP BY "queue"'}, "nodeGraph",
-        wide=wide, high=high, transformations=[columns("source", queue="id")],
+        wide=wide, high=high, transformations=[columns("id")],
     )  # fmt: skip
 
 

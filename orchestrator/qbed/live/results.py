@@ -40,6 +40,7 @@ def total_points(table: pa.Table, origin: Origin, active_ns: int | None) -> Iter
     for name in ("mean", "max"):
         delays = [_delay_us(row, f"{name}_bytes") for row in rows]
         fields[f"{name}_delay_us"] = pa.array(delays, pa.float64())
+    fields["port"] = pa.array([queue.port for queue in queues])
     fields |= {name: pa.array([queue.ends[end] for queue in queues]) for end, name in enumerate(("source", "target"))}
     fields["color"] = pa.array([_COLORS[min(int((use or 0) // 20), 4)] for use in used])
     yield same_time("total", tags, fields, origin)

@@ -331,6 +331,15 @@ def test_every_query_of_every_panel_has_an_answer(server: Server, name: str, all
                 assert tag in rows[0], (found["title"], target["alias"])
 
 
+def test_the_topology_has_the_columns_of_edges(server: Server) -> None:
+    """Grafana finds them by the names in the answer, not by those that a transformation gives."""
+    for name in ("now", "live"):
+        (rows,) = answers(server, "qbed", dashboards()[name], panel(name, "Topology"))
+        assert {"id", "source", "target", "mainstat", "color"} <= set(rows[0]) and len(rows) == len(QUEUES)
+        assert (rows[0]["id"], rows[0]["source"], rows[0]["target"]) == (QUEUES[0].port, "s1", QUEUES[0].scheme)
+        assert round(rows[0]["mainstat"]) == 50 and rows[0]["color"] == "#f2b134"
+
+
 def test_annotations_have_texts(server: Server) -> None:
     dashboard = dashboards()["live"]
     (events,) = dashboard["annotations"]["list"]
