@@ -15,6 +15,7 @@
 # make locks  writes what every quick cell of labs/ does into their campaign.lock, after a change that is meant to change it
 # make slurm  installs Debian's Slurm, for the tests of qbed run --slurm (they bring it up on this machine, and down again)
 # make bench  measures (bench/), writes JSON to bench/results/
+# make pictures  writes docs/pictures/page-*.png: the live page with 6, 102 and 1,041 nodes, running and finished
 # make p4     compiles the P4 programs of schemes and labs where p4c is installed (docs/p4.md)
 # make p4-campaigns  runs the profile `switch` of every campaign that has one: the kernel's switches against those in P4
 # make docs   builds the documentation as a site in runs/docs; a broken link fails
@@ -27,7 +28,7 @@ QBED := .venv/bin/qbed
 PY := .venv/bin/python
 CORES := $(shell nproc)
 
-.PHONY: setup demo py rust c coverage test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench fuzz miri generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
+.PHONY: setup demo py rust c coverage test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench pictures fuzz miri generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
     wheel wheel-test compose docs papers
 
 setup:
@@ -150,6 +151,10 @@ compose: setup
 
 bench: setup
 	$(PY) -m bench.run
+
+pictures: setup
+	@tools/browser
+	$(PY) -m bench.page_pictures
 
 generate: setup
 	$(QBED) reference > docs/.lab-file.md && mv docs/.lab-file.md docs/lab-file.md

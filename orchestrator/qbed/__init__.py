@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""qbed: a lab bench for in-network congestion signals."""
+"""qbed: a test bench for congestion control and in-network congestion signals."""
 
 from importlib import import_module
 from typing import Any

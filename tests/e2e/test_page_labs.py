@@ -12,51 +12,14 @@ import pytest
 
 from qbed_testing.browser import Browser, chromium
 from qbed_testing.checkouts import ROOT
+from qbed_testing.page_labs import LABS, NODES, open_page, write_lab
 from qbed_testing.service import ServiceProcess
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(chromium() is None, reason="there is no Chromium here (tools/browser)"),
 ]
-LABS = {
-    "small": """\
-topology: {dumbbell: {left: 2, right: 2}}
-workload: [{flows: {pairs: [[h1, h3], [h2, h4]], size: 40 MB, label: bulk}}]
-observe: {queues: 100 us}
-duration: 200 ms
-""",
-    "star": """\
-topology: {star: {hosts: 101}}
-workload: [{incast: {senders: 80, receiver: h1, size: 32 KB, start: 1 ms}}]
-observe: {queues: summary, ports: {s1>h1: every packet}}
-duration: 1 s
-""",
-    "large": """\
-topology: {clos: {hosts: 25, racks: 40, spines: 1}}
-workload: [{flows: {pairs: [[h101, h1], [h301, h201], [h501, h401]], size: 3 MB, label: long}}]
-duration: 20 ms
-""",
-}
-NODES = {"small": 6, "star": 102, "large": 1041}
 WIDTHS = {"wide": 1280, "phone": 400}
-COMMON = """\
-name: NAME
-links: {default: {rate: 1 Gbit/s, delay: 20 us}}
-switches: {default: {scheme: ecn, buffer: 128 KB, threshold: 40 packets}}
-"""
-CAMPAIGN = """\
-question: Is it seen?
-axes: {seed: [1, 2]}
-claims:
-  - name: all-complete
-    paper: Every flow completes.
-    random: no
-    sql: SELECT count(*) FILTER (status <> 'complete') = 0 AS holds, count(*) AS flows FROM flows
-  - name: no-queue
-    paper: No queue forms.
-    random: no
-    sql: SELECT max(max_bytes) = 0 AS holds, max(max_bytes) AS bytes FROM queues
-"""
 
 
 @pytest.fixture(scope="module")
@@ -76,23 +39,13 @@ def jobs(service: ServiceProcess, browser: Browser, tmp_path_factory: pytest.Tem
     """A campaign of each lab, whose page was open while it ran."""
     found = {}
     for name, lab in LABS.items():
-        folder = tmp_path_factory.mktemp("labs") / name
-        folder.mkdir()
-        (folder / "lab.yml").write_text(COMMON.replace("NAME", name) + lab)
-        (folder / "campaign.yml").write_text(CAMPAIGN)
+        folder = write_lab(tmp_path_factory.mktemp("labs"), name, lab)
         found[name] = service.submit(folder, images=name == "small")
         open_page(browser, service, f"#run={found[name]}")
         browser.wait_for(f"qbed.series?.cell.nodes.length === {NODES[name]}")
         assert_drawn(browser)
         assert service.wait_until_ended(found[name])["state"] == "finished"
     return found
-
-
-def open_page(browser: Browser, service: ServiceProcess, place: str) -> None:
-    """Open the page anew, also if only the fragment differs."""
-    browser.open("data:text/html,empty")
-    browser.send("Page.navigate", url=f"{service.url}/{place}")
-    browser.wait_for("window.qbed && document.readyState === 'complete'")
 
 
 def assert_drawn(browser: Browser) -> None:
@@ -208,6 +161,22 @@ def test_all_charts_share_the_view_and_the_cursor(
     browser.wait_for("qbed.timeline.to < 0.6 * qbed.timeline.duration")
     shown = browser.evaluate("[qbed.timeline.from, qbed.timeline.to].map(ns => ns / qbed.timeline.duration)")
     assert shown == pytest.approx([0.25, 0.5], abs=0.01)
+
+
+def test_a_small_view_has_finer_columns(service: ServiceProcess, browser: Browser, jobs: dict[str, int]) -> None:
+    """Columns of a part of the cell are read when the view has come to rest; they have the same totals."""
+    show(browser, service, jobs["star"], "&view=0-8")
+    browser.wait_for("qbed.heat.series.cell.bin_ns < 40_000 && qbed.heat.series.ended")
+    assert browser.evaluate("[qbed.series.cell.bin_ns, qbed.heat.series.cell.from_ns]") == [2e6, 0]
+    drops = "[...%s.rows.get(%s.shown(1)[0]).dropped].slice(0, %s).reduce((sum, value) => sum + value, 0)"
+    whole = browser.evaluate(drops % ("qbed.series", "qbed.series", 5))
+    fine = browser.evaluate(drops % ("qbed.heat.series", "qbed.heat.series", 512))
+    assert fine == whole > 0, "the first 10 ms"
+    browser.evaluate("document.getElementById('show-active').click()")
+    assert browser.evaluate("qbed.timeline.to") < 1e9
+    browser.evaluate("document.getElementById('show-all').click()")
+    browser.wait_for("qbed.heat.series === qbed.series")
+    assert_no_errors(browser)
 
 
 def test_a_pause_keeps_the_picture_and_nothing_is_lost(

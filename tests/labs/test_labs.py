@@ -9,11 +9,19 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import duckdb
 import pytest
+
+from qbed.live.exporter import deliver
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "orchestrator" / "tests"))
+from influx import Server, served
+
+from dashboards import dashboards, panels_without_rows, select
 
 ROOT = Path(__file__).parents[2]
 LABS = sorted(path.parent.name for path in ROOT.glob("labs/*/lab.yml"))
@@ -47,8 +55,26 @@ def run_queries_of_readme(campaign: str, out: Path) -> None:
             qbed("sql", str(out), sql)
 
 
+@pytest.fixture(scope="module")
+def influx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served(tmp_path_factory.mktemp("influx")) as server:
+        yield server
+
+
+def check_dashboards(influx: Server, campaign: str, out: Path) -> None:
+    """Every panel has rows of what the lab has, and the newest cell has samples."""
+    database = re.sub(r"\W", "_", campaign)
+    delivery = deliver(out, influx.sink(database), 60)
+    assert (delivery.left, delivery.why) == (0, None)
+    assert panels_without_rows(influx, database, out) == []
+    chosen = select(influx, database, dashboards()["now"])
+    newest = f"\"cell\" = '{chosen['cell']}'"
+    assert influx.query(f'SELECT count("t_us") FROM /^(queue|flow)$/ WHERE {newest}', database)
+    assert int(chosen["begin"]) < int(chosen["end"]) and int(chosen["bin"]) >= 1
+
+
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-def test_the_quick_profile_is_complete_and_consistent(campaign: str, tmp_path: Path) -> None:
+def test_the_quick_profile_is_complete_and_consistent(campaign: str, influx: Server, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run(campaign, "quick", out)
     cells = duckdb.sql(f"SELECT status, contradictions FROM '{out}/cells.parquet'").fetchall()
@@ -61,6 +87,8 @@ def test_the_quick_profile_is_complete_and_consistent(campaign: str, tmp_path: P
     assert (out / "report.html").stat().st_size > 10_000
     assert list((out / "figures").glob("*.png"))
     run_queries_of_readme(campaign, out)
+    if Path(campaign).name == "campaign.yml":
+        check_dashboards(influx, campaign, out)
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)

@@ -39,7 +39,7 @@ ORDER = (
 
 app = typer.Typer(
     name="qbed",
-    help="A lab bench for in-network congestion signals.",
+    help="A test bench for congestion control and in-network congestion signals.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
@@ -71,7 +71,7 @@ def _root(
         str | None, typer.Option(metavar="URL", help="URL of a service (`qbed serve`), for `run` and `jobs`.")
     ] = None,
 ) -> None:
-    """A lab bench for in-network congestion signals."""
+    """A test bench for congestion control and in-network congestion signals."""
     if server is not None:
         if context.invoked_subcommand not in ("run", "jobs"):
             raise typer.BadParameter("expected `qbed --server URL run ...` or `jobs`", param_hint="--server")

@@ -21,8 +21,8 @@ def register(app: typer.Typer) -> None:
 def labs() -> None:
     """List the included labs and their questions. `qbed run NAME` runs one."""
     table = Table(box=None, pad_edge=False)
-    for title in ("LAB", "ASKS", "PROFILES", "NEEDS"):
-        table.add_column(title, no_wrap=title == "LAB", ratio=1 if title == "ASKS" else None)
+    for title in ("LAB", "QUESTION", "PROFILES", "NEEDS"):
+        table.add_column(title, no_wrap=title == "LAB", ratio=1 if title == "QUESTION" else None)
     for entry in entries():
         others = "".join(f"\nalso {entry.name}/{name}" for name in entry.others)
         table.add_row(entry.name, entry.question, " ".join(entry.profiles) + others, " ".join(entry.needs) or "-")

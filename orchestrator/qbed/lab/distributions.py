@@ -27,13 +27,13 @@ class Pareto(Strict):
     """Largest size. A larger one is drawn again, so the mean of the sizes is below `mean`."""
 
     @model_validator(mode="after")
-    def _above_the_least(self) -> "Pareto":
-        if self.max is not None and not self.least_bytes < self.max <= LARGEST:
-            raise ValueError(f"expected `max` above the smallest size, {self.least_bytes:.0f} B, got {self.max} B")
+    def _above_the_minimum(self) -> "Pareto":
+        if self.max is not None and not self.min_bytes < self.max <= LARGEST:
+            raise ValueError(f"expected `max` above the smallest size, {self.min_bytes:.0f} B, got {self.max} B")
         return self
 
     @property
-    def least_bytes(self) -> float:
+    def min_bytes(self) -> float:
         """The smallest size."""
         return self.mean * (self.shape - 1) / self.shape
 
@@ -41,7 +41,7 @@ class Pareto(Strict):
         """Mean of the drawn sizes."""
         if self.max is None:
             return float(self.mean)
-        beyond = self.least_bytes / self.max
+        beyond = self.min_bytes / self.max
         return float(self.mean * (1 - beyond ** (self.shape - 1)) / (1 - beyond**self.shape))
 
 

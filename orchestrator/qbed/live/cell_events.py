@@ -40,13 +40,16 @@ Event = tuple[str, Any]
 class _Viewer:
     """Turns the batches of samples of one cell into events. `queues`: rows with `port`, `node`, `role`, `rate_bps`."""
 
-    def __init__(self, run: Path, cell: int, queues: list[Row], duration_ns: int) -> None:
-        self._width_ns = width_of(duration_ns)
+    def __init__(
+        self, run: Path, cell: int, queues: list[Row], duration_ns: int, window: tuple[int, int] | None = None
+    ) -> None:
+        self._from_ns, until_ns = window or (0, duration_ns)
+        self._width_ns = width_of(until_ns - self._from_ns)
         self._flows = Flows(self._width_ns)
-        self._packets = Packets(self._width_ns, duration_ns)
+        self._packets = Packets(self._width_ns, until_ns - self._from_ns)
         kinds = {row["node"]: row["role"] for row in queues}
         self.description: Row = {
-            "cell": cell, "duration_ns": duration_ns, "bin_ns": self._width_ns,
+            "cell": cell, "duration_ns": duration_ns, "from_ns": self._from_ns, "bin_ns": self._width_ns,
             "clock": {"clock": substrate(ran_on(run).name).clock},
             "queues": [row["port"] for row in queues], "nodes": list(kinds), "kinds": list(kinds.values()),
             "links": list(_links(queues, list(kinds))),
@@ -54,6 +57,8 @@ class _Viewer:
 
     def events(self, table: str, samples: Records | Mapping[str, Any]) -> Iterator[Event]:
         """The events of a batch: numpy arrays by the names of the records' fields."""
+        if self._from_ns:
+            samples = _shifted(table, samples, self._from_ns)
         if table == "queue_series":
             for part in portions(samples["steady"]):
                 values = {name: samples[name][part] for name in (*SAMPLED, *STEADY)}
@@ -194,16 +199,35 @@ class _RunningCell:
                 yield from self.viewer.events(table, records)
 
 
-def ended_cell(run: Path, cell: int) -> Iterator[Event]:
-    """The events of an ended cell, from its tables. `MissingError`, `StoreError`."""
+def ended_cell(run: Path, cell: int, window: tuple[int, int] | None = None) -> Iterator[Event]:
+    """The events of an ended cell, from its tables. `window`: columns of this part of its time only. `MissingError`,
+    `StoreError`.
+    """
     try:
         queues = [row for batch in batches(run, cell, "queues", _QUEUE) for row in batch.to_pylist()]
     except (OSError, pa.ArrowException, QbedError):
         raise StoreError(f"the tables of cell {cell} are damaged") from None
     if not queues:
         raise MissingError(f"there is no cell {cell} that has ended, with queues")
-    viewer = _Viewer(run, cell, queues, max(row["duration_ns"] or 1 for row in queues))
+    viewer = _Viewer(run, cell, queues, max(row["duration_ns"] or 1 for row in queues), window)
     return _ended_events(run, cell, viewer)
+
+
+def _shifted(table: str, samples: Records | Mapping[str, Any], by_ns: int) -> Mapping[str, Any]:
+    """Samples with times since the start of a window. Of the packets before it, the last of each queue remains, since
+    the queue's length in the window follows from it.
+    """
+    names = samples.dtype.names or () if isinstance(samples, np.ndarray) else samples
+    found = {name: samples[name] for name in names}
+    times = found["time_ns"].astype(np.int64) - by_ns
+    if table != "queue_events":
+        return found | {"time_ns": times}
+    before = np.flatnonzero(times < 0)
+    _, last = np.unique(found["id"][before[::-1]], return_index=True)
+    kept = np.concatenate([np.sort(before[::-1][last]), np.flatnonzero(times >= 0)])
+    found = {name: values[kept] for name, values in found.items()}
+    op = np.where(times[kept] < 0, 0, found["op"])  # it is counted in no column
+    return found | {"time_ns": np.maximum(times[kept], 0), "op": op}
 
 
 def _ended_events(run: Path, cell: int, viewer: _Viewer) -> Iterator[Event]:

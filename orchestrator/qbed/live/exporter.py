@@ -21,9 +21,10 @@ from pathlib import Path
 
 from qbed.base.errors import QbedError
 from qbed.live import samples
-from qbed.live.cells import Cells, Piece, Running
+from qbed.live.cells import SAMPLED, Cells, Piece, Running
 from qbed.live.delivery_log import DeliveryLog, origin_of
-from qbed.live.points import Origin, Points, claim_points, machine_points
+from qbed.live.points import Origin, Points
+from qbed.live.results import claim_points, machine_points, progress_points, run_points
 from qbed.live.sinks import NotTakenError, Sink
 from qbed.storage.checksums import check_merged
 from qbed.storage.run_folder import CLAIMS
@@ -37,7 +38,9 @@ PATIENCE_S = 30.0
 SHOW_EVERY_S = 5.0
 MACHINE_EVERY_S = 1.0
 MAX_MACHINE = 3_600
-"""The most waiting points about the machine. The oldest are dropped: they are no results."""
+"""The most waiting points about the machine and the run's progress. The oldest are dropped: they are no results."""
+WHOLE_RUN = -1
+"""The number of the cell under which the delivery log records points of the whole run."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +111,12 @@ class RetryingSink:
 
 
 class Exporter:
-    """Sends the points of one run to one sink."""
+    """Sends the points of one run to one sink. `cells`: how many the run has, as far as that is known."""
 
-    def __init__(self, run: Path, sink: Sink, expired: Callable[[float], bool], machine: bool = True) -> None:
-        self._run = run
+    def __init__(
+        self, run: Path, sink: Sink, expired: Callable[[float], bool], machine: bool = True, cells: int = 0
+    ) -> None:
+        self._run, self._total = run, cells
         self._origin = origin_of(run)
         self._log = DeliveryLog(run, sink.name)
         sink.open(self._log.size)
@@ -121,23 +126,56 @@ class Exporter:
         self._running: dict[int, Running] = {}
         self._machine: deque[Points] | None = deque(maxlen=MAX_MACHINE) if machine else None
         self._measured = 0.0
+        self._newest: int | None = None
+        self._described = False
+        self._begun, self._ended_before = time.monotonic(), len(self._cells.look()[1])
         self._before = self._log.points
         self._damaged: set[int] = set()
 
     def round(self) -> bool:
         """Send the points of running cells, then of ended cells; returns whether there were any."""
         running, ended = self._cells.look()
+        self._describe_run()
         for gone in self._running.keys() - running:
             self._running.pop(gone).close()
         found = False
         open_cells = sorted(ended.keys() - self._log.done - self._damaged)
         self._measure(len(running), len(ended), len(open_cells))
+        followed = running & {cell for (cell, table), rows in self._log.rows.items() if rows and table in SAMPLED}
+        self._newest = max(followed or self._log.done, default=self._newest)
         for cell in sorted(running):
             found = self._follow(cell) or found
         for cell in open_cells[:CELLS_A_ROUND]:
             self._finish(cell, ended[cell])
             found = True
         return self._claims() or found
+
+    def conclude(self) -> None:
+        """Send how far the run is, after the last round."""
+        ended = len(self._cells.look()[1])
+        self._newest = max(self._log.done, default=None)
+        if self._machine is not None:
+            self._sender.send(self._progress(0, ended, time.time_ns()))
+        elif self._log.rows[WHOLE_RUN, "progress"] != ended:
+            points = self._progress(0, ended, self._origin.begun_ns + 1 + ended)
+            self._send(Piece(points, WHOLE_RUN, "progress", ended))
+
+    def _progress(self, running: int, ended: int, at_ns: int) -> Points:
+        cells, done = max(self._total, ended + running), ended - self._ended_before
+        left_s = (time.monotonic() - self._begun) / done * (cells - ended) if done else None
+        numbers = {"cells": cells, "cells_ended": ended, "cells_running": running}
+        return progress_points(
+            numbers | {"left_s": 0.0 if ended == cells else left_s}, self._newest, self._origin, at_ns
+        )
+
+    def _describe_run(self) -> None:
+        if self._described:
+            return
+        seen = self._log.rows[WHOLE_RUN, "run"]
+        points = [*run_points(self._cells.axes, self._cells.parameters, self._origin)]
+        for number, described in enumerate(points[seen:], seen + 1):
+            self._send(Piece(described, WHOLE_RUN, "run", number))
+        self._described = True
 
     def _follow(self, cell: int) -> bool:
         stream = self._running.get(cell) or self._cells.running(cell)
@@ -206,7 +244,9 @@ class Exporter:
             return
         self._measured = now
         numbers = {"cells_running": running, "cells_ended": ended, "cells_waiting": waiting, **_machine(self._run)}
-        self._machine.append(machine_points(numbers, socket.gethostname(), self._origin, time.time_ns()))
+        now_ns = time.time_ns()
+        self._machine.append(machine_points(numbers, socket.gethostname(), self._origin, now_ns))
+        self._machine.append(self._progress(running, ended, now_ns))
         while self._machine:
             self._sender.send(self._machine[0])
             self._machine.popleft()
@@ -261,6 +301,7 @@ def deliver(
     try:
         while exporter.round():
             pass
+        exporter.conclude()
     except SinkTimeoutError:
         pass
     finally:
@@ -274,8 +315,8 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
     begun = (lab.folder / "plan.json").stat().st_mtime_ns
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(begun // 10**9))
     origin = Origin(plan.lab, f"{plan.lab}-{stamp}", begun)
-    streams = [Running(plan, part, origin) for part in lab.samples(plan).parts]
-    alive, given, left = lab.alive, 0, 0
+    streams = [Running(plan, part, origin, lab=True) for part in lab.samples(plan).parts]
+    alive, sent, left = lab.alive, 0, 0
     ended_at: float | None = None
 
     def expired(waited_s: float) -> bool:
@@ -287,12 +328,15 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
 
     sender = RetryingSink(sink, expired)
     sink.open(None)
+    progress = {"cells": 1, "cells_ended": 0, "cells_running": 1}
     try:
+        for points in (*run_points({}, [], origin), progress_points(progress, 0, origin, time.time_ns())):
+            sender.send(points)
         while True:
             last = not follow or not alive()
             for piece in (piece for stream in streams for piece in stream.new({})):
                 sender.send(piece.points)
-                given += len(piece.points)
+                sent += len(piece.points)
             if last:
                 break
             time.sleep(POLL_S)
@@ -301,4 +345,4 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
     finally:
         for stream in streams:
             stream.close()
-    return Delivery(sink.name, given, left, 0, sender.why)
+    return Delivery(sink.name, sent, left, 0, sender.why)

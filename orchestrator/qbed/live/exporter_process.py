@@ -52,6 +52,7 @@ def exporting(
     addresses: list[Address],
     done: Callable[[Delivery | str], None],
     cells_on: Collection[int] = (),
+    cells: int = 0,
     *,
     flush_s: float = FLUSH_S,
     flushing: Callable[[str], None] = lambda _: None,
@@ -59,9 +60,10 @@ def exporting(
     """Export the points of a run to its sinks while the context lasts, and the rest at its end, for `flush_s`.
 
     `done` gets the result of each sink, `flushing` a line of progress. A stopped run does not wait, and Ctrl-C ends the
-    wait. `cells_on`: the cores of cells; exporters use the others, if any.
+    wait. `cells_on`: the cores of cells; exporters use the others, if any. `cells`: how many cells the
+    run has.
     """
-    exporters = [ExporterProcess(run, address, cells_on) for address in addresses]
+    exporters = [ExporterProcess(run, address, cells_on, cells) for address in addresses]
     left_s = 0.0
     try:
         yield
@@ -82,12 +84,12 @@ def exporting(
 class ExporterProcess:
     """The run's handle of an exporter process."""
 
-    def __init__(self, run: Path, address: Address, cells_on: Collection[int]) -> None:
+    def __init__(self, run: Path, address: Address, cells_on: Collection[int], cells: int = 0) -> None:
         context = multiprocessing.get_context("spawn")
         self._where = address.where
         self._last: Delivery | str = f"telemetry to {self._where} was not waited for"
         self._pipe, child_end = context.Pipe()
-        arguments = (child_end, run, address, os.getpid(), cells_on)
+        arguments = (child_end, run, address, os.getpid(), cells_on, cells)
         self._process = context.Process(target=_serve, args=arguments, name="qbed-exporter")
         resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -130,7 +132,7 @@ def _describe(delivery: Delivery, left_s: float) -> str:
     )
 
 
-def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on: Collection[int]) -> None:
+def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on: Collection[int], cells: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the run decides when the exporter ends
     if not end_with_parent(parent, signal.SIGKILL):
@@ -140,7 +142,7 @@ def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on:
         os.sched_setaffinity(0, others)
     control = _Control(pipe)
     try:
-        exporter = control.exporter = Exporter(run, address.make(), control.expired)
+        exporter = control.exporter = Exporter(run, address.make(), control.expired, cells=cells)
         _export(exporter, control)
         answer: Delivery | str = exporter.delivery()
     except QbedError as error:
@@ -192,5 +194,6 @@ def _export(exporter: Exporter, control: _Control) -> None:
             ending = control.ending.is_set()
             if not exporter.round():
                 if ending:
+                    exporter.conclude()
                     break
                 control.ending.wait(POLL_S)

@@ -1,181 +1,208 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboards: `python -m qbed.live.grafana FOLDER` writes a JSON file for each (`make generate`).
-
-Schemes' own statistics come from `schemes/*/scheme.yml`: a new scheme has its panel without a line here.
-"""
+"""The dashboards: `python -m qbed.live.grafana FOLDER` writes a JSON file for each (`make generate`)."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
-from qbed.live.grafana_panels import Dashboard, Panel, Text, Variable, chosen
-from qbed.live.points import EPOCH_NS, STRETCH
+from qbed.live.grafana_cell import claims, live, now
+from qbed.live.grafana_panels import (
+    Dashboard,
+    Panel,
+    Variable,
+    as_numbers,
+    chosen,
+    column,
+    columns,
+    data_link,
+    dumps,
+    matrix,
+    tag_values,
+    transform,
+)
 from qbed.schemes.declaration import registry
 
-MS = 1_000_000
-_STRETCHED = f"""\
-**A millisecond here is a microsecond of the lab** (times are stretched by {STRETCH:,}), and every cell begins at \
-2000-01-01 00:00:00 UTC: `00:00:01` is 1 ms of the lab, `00:01:40` is 100 ms. Grafana cuts times to milliseconds, of \
-which samples every 10 us would be lost. Choose a longer range for a longer lab; zoom in for every sample."""
-_CHOSEN = chosen("campaign", "run", "cell", "node", "queue")
-_FLOWS = chosen("campaign", "run", "cell")
-
-
-def _of_samples(field: str, measurement: str = "queue", by: str = "queue") -> str:
-    where = _CHOSEN if measurement == "queue" else _FLOWS
-    grouped = f'GROUP BY time($__interval), "{by}" fill(none)'
-    return f'SELECT {field} FROM "{measurement}" WHERE {where} AND $timeFilter {grouped}'
-
-
-def live() -> Dashboard:
-    """The dashboard of one cell's queues, while it runs and afterwards."""
-    flow = "$tag_flow"
-    use = f'SELECT last("use_percent") FROM "total" WHERE {_CHOSEN} GROUP BY "queue"'
-    rate = 'non_negative_derivative(last("acked_bytes"), 1s) * 8000'  # 1 s is 1 ms of the lab
-    panels: list[Panel | Text] = [
-        Text(_STRETCHED),
-        Panel(
-            "Occupancy, packets", "Time-weighted mean between two points, and the longest queue.",
-            {"$tag_queue": _of_samples('mean("mean_packets")'), "$tag_queue, most": _of_samples('max("max_packets")')},
-        ),
-        Panel(
-            "Occupancy, bytes", "Time-weighted mean.", {"$tag_queue": _of_samples('mean("mean_bytes")')}, unit="bytes",
-        ),
-        Panel("Marks", "Packets that were marked (ECN CE).", {"$tag_queue": _of_samples('sum("marked")')}),
-        Panel("Drops", "Packets that were dropped.", {"$tag_queue": _of_samples('sum("dropped")')}),
-        Panel(
-            "Packets through the link", "What left the queue, in packets a second of the lab.",
-            {"$tag_queue": _of_samples('sum("dequeued") / sum("interval_ns") * 1000000000')}, unit="pps",
-        ),
-        Panel(
-            "Link use", "Bytes that left the queue, of what its link could carry; when the cell has ended.",
-            {"$tag_queue": use}, kind="bargauge", unit="percent",
-        ),
-        Panel("Congestion window, packets", "Flows over TCP.", {flow: _of_samples('mean("cwnd")', "flow", "flow")}),
-        Panel(
-            "Round-trip time", "As the sender sees it.",
-            {flow: _of_samples('mean("rtt_ns")', "flow", "flow")}, unit="ns",
-        ),
-        Panel("Goodput", "What was acknowledged.", {flow: _of_samples(rate, "flow", "flow")}, unit="bps"),
-        Panel(
-            "Rate", "Flows of the transport `rate`: what the controller allows.",
-            {flow: _of_samples('mean("rate_bps")', "flow", "flow")}, unit="bps",
-        ),
-    ]  # fmt: skip
-    names = ("campaign", "run", "cell")
-    variables = [*(Variable(name, "queue") for name in names), *(Variable(n, "queue", True) for n in ("node", "queue"))]
-    begin = _instant(EPOCH_NS)
-    return Dashboard(
-        "qbed-live", "qbed: live queues", variables, panels, (begin, _instant(EPOCH_NS + 100 * MS * STRETCH)), "1s"
-    )
-
-
-def _instant(time_ns: int) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+_CAMPAIGN, _RUN = chosen("campaign"), chosen("campaign", "run")
+_RUNS = [
+    Variable("campaign", tag_values("campaign", "run"), sort=1),
+    Variable("run", tag_values("run", "run", chosen("campaign")), sort=2),
+]
+_TO_CELL = "${campaign:queryparam}&${run:queryparam}&var-cell=${__data.fields.cell}"
 
 
 def campaign() -> Dashboard:
     """The dashboard of a campaign's results, by any of its axes."""
-    where = f"{chosen('campaign', 'run', 'axis')}"
-    selected = ", ".join(f'last("{name}") AS "{name}"' for name in ("verdict", "as_expected", "sentence"))
-
-    def by_value(field: str) -> str:
-        return f'SELECT {field} FROM "result" WHERE {where} GROUP BY "value"'
-
-    def bars(title: str, help_: str, unit: str, **queries: str) -> Panel:
-        named = {f"$tag_value{' ' + name if name else ''}": by_value(query) for name, query in queries.items()}
-        return Panel(title, help_, named, kind="bargauge", unit=unit, wide=8)
-
-    panels: list[Panel | Text] = [
-        Text("Numbers are means over the cells that have ended, grouped by the values of the axis that is chosen."),
+    panels = [
+        claims(high=9),
+        *(_figure(*figure) for figure in _FIGURES),
+        *(_bars(*bars) for bars in _BARS),
+        _cells(),
         Panel(
-            "Claims", "The sentences of the paper, and whether they hold here.",
-            {"": f'SELECT {selected} FROM "claim" WHERE {chosen("campaign", "run")} GROUP BY "claim"'},
-            kind="table", wide=24, high=9,
+            "Parameters in effect", "Of switch ports, hosts and workloads, and the cells in which they apply.",
+            {"": 'SELECT last("setting") AS "value", last("packets") AS "packets", last("bytes") AS "bytes",'
+                 f' last("delay_us") AS "delay" FROM "parameter" WHERE {_RUN} GROUP BY "parameter", "applies"'},
+            "table", overrides=[column("delay", unit="µs"), column("bytes", unit="bytes")],
+            transformations=[columns("parameter", "value", "packets", "bytes", "delay", applies="applies to")],
         ),
-        bars(
-            "Flow completion time", "Mean and 99th percentile.", "ms",
-            mean='mean("fct_mean_ms")', p99='mean("fct_p99_ms")',
-        ),
-        bars("Goodput", "All that was received, over the time of all flows.", "bps", **{"": 'mean("goodput_bps")'}),
-        bars("Fairness", "Jain's index of the flows' goodput.", "none", **{"": 'mean("jain_index")'}),
-        bars("Slowdown", "Completion time over that of an idle path.", "none", **{"": 'mean("slowdown_mean")'}),
-        bars("Drops and marks", "Packets.", "short", drops='mean("dropped_packets")', marks='mean("marked_packets")'),
-        bars("Link use", "Of the busiest link.", "percent", **{"": 'mean("use_percent")'}),
-        bars("Cells", "That are complete.", "none", **{"": 'sum("complete")'}),
         Panel(
-            "Claims over runs", "1: holds. A point is a run, at its beginning.",
-            {"$tag_claim": f'SELECT "holds" FROM "claim" WHERE {chosen("campaign")} AND $timeFilter GROUP BY "claim"'},
-            kind="state-timeline", wide=16,
+            "Claims over runs", "A row for each claim, a column for each run.",
+            {"": f'SELECT last("verdict") AS "verdict" FROM "claim" WHERE {_CAMPAIGN} GROUP BY "claim", "run"'},
+            "table", transformations=[matrix("run", "claim", "verdict")],
         ),
     ]  # fmt: skip
-    variables = [Variable("campaign", "result"), Variable("run", "result"), Variable("axis", "result")]
-    return Dashboard("qbed-campaign", "qbed: campaign", variables, panels, ("now-30d", "now"), "5s")
+    variables = [
+        *_RUNS,
+        Variable("axis", tag_values("axis", "axis", f"{_RUN} AND \"kind\" != 'constant'")),
+        Variable("x", tag_values("axis", "axis", f"{_RUN} AND \"kind\" = 'number'")),
+        Variable("line", tag_values("axis", "axis", f"{_RUN} AND \"kind\" = 'text'")),
+    ]
+    return Dashboard("qbed-campaign", "qbed: campaign", variables, panels, ("now-30d", "now"))
+
+
+_FIGURES = (
+    ("Goodput", "goodput_bps", "bps"),
+    ("Completion time, 99th percentile", "fct_p99_ms", "ms"),
+    ("Deepest queue, packets", "max_packets", "short"),
+    ("Queueing delay, longest", "max_delay_us", "µs"),
+)
+"""Title, field and unit."""
+
+
+def _figure(title: str, field: str, unit: str) -> Panel:
+    """A field over the axis `x`, with a curve for each value of the axis `line`."""
+    query = (
+        f'SELECT "number_${{x:raw}}" AS "x", "axis_${{line:raw}}" AS "line", "{field}" AS "value" FROM "cell"'
+        f' WHERE {_RUN} AND "complete" = 1'
+    )
+    grouped = {"operation": "groupby", "aggregations": []}
+    return Panel(
+        f"{title} over ${{x}}", "Mean over the cells with the same value of `x`, a curve for each value of `line`.",
+        {"": query}, "trend", unit=unit, rows=True, empty="no axis of numbers",
+        transformations=[
+            transform("groupBy", fields={"x": grouped, "line": grouped,
+                                         "value": {"operation": "aggregate", "aggregations": ["mean"]}}),
+            transform("sortBy", sort=[{"field": "x"}]),
+            matrix("line", "x", "value (mean)"),
+        ],
+        options={"xField": "x\\line"}, overrides=[column("x\\line", unit="none")],
+    )  # fmt: skip
+
+
+_BARS = (
+    (
+        "Flow completion time",
+        "Mean and 99th percentile.",
+        "ms",
+        {"mean": "fct_mean_ms", "99th percentile": "fct_p99_ms"},
+    ),
+    ("Goodput", "All that was received, over the time of all flows.", "bps", {"goodput": "goodput_bps"}),
+    ("Fairness", "Jain's index of the flows' goodput.", "none", {"Jain's index": "jain_index"}),
+    ("Slowdown", "Completion time over that of an idle path.", "none", {"slowdown": "slowdown_mean"}),
+    ("Drops and marks", "Packets.", "short", {"drops": "dropped_packets", "marks": "marked_packets"}),
+    ("Link use", "Of the busiest link while there are flows.", "percent", {"use": "use_percent"}),
+)
+
+
+def _bars(title: str, help_: str, unit: str, fields: dict[str, str]) -> Panel:
+    """Means over the cells that have ended, by the values of the axis that is chosen, in its order."""
+    means = ", ".join(f'mean("{field}") AS "{name}"' for name, field in fields.items())
+    where = f"{_RUN} AND {chosen('axis')}"
+    return Panel(
+        f"{title} by ${{axis}}", help_,
+        {"": f'SELECT {means}, min("position") AS "position" FROM "result" WHERE {where} GROUP BY "value"'},
+        "barchart", unit=unit, wide=8, options={"xField": "value"},
+        transformations=[
+            transform("sortBy", sort=[{"field": "position"}]),
+            transform("organize", excludeByName={"Time": True, "position": True}, indexByName={"value": 0},
+                      renameByName={}),
+        ],
+    )  # fmt: skip
+
+
+def _cells() -> Panel:
+    """A bar for each cell, with a link to its samples."""
+    span = "&from=${__data.fields.begin_ms}&to=${__data.fields.end_ms}"
+    selected = ", ".join(f'last("{name}") AS "{name}"' for name in ("goodput_bps", "begin_ms", "end_ms"))
+    return Panel(
+        "Goodput of each cell", "Select a bar for the samples of its cell.",
+        {"": f'SELECT {selected} FROM "cell" WHERE {_RUN} GROUP BY "cell"'}, "barchart", unit="bps", wide=24,
+        options={"xField": "cell", "legend": {"calcs": [], "displayMode": "hidden", "placement": "bottom",
+                                              "showLegend": False}},
+        links=[data_link("samples of the cell", f"/d/qbed-live?{_TO_CELL}{span}")],
+        overrides=[column(name, custom__hideFrom={"viz": True, "legend": True, "tooltip": True})
+                   for name in ("begin_ms", "end_ms")],
+        transformations=[
+            as_numbers("cell"),
+            transform("sortBy", sort=[{"field": "cell"}]),
+            columns("cell", "goodput_bps"),
+        ],
+    )  # fmt: skip
 
 
 def schemes() -> Dashboard:
-    """The dashboard of each scheme's statistics."""
-    names = ("campaign", "run", "cell")
-    panels: list[Panel | Text] = [
-        Text("A table for each scheme; it is empty where no queue of the run has it.", high=2)
+    """The dashboard of the schemes' statistics."""
+    meanings = "\n".join(
+        f"- {scheme.name}: " + "; ".join(f"`{s.name}` ({s.unit}) {s.help}" for s in scheme.statistics)
+        for scheme in sorted(registry().values(), key=lambda scheme: scheme.name)
+        if scheme.statistics
+    )
+    where = chosen("campaign", "run", "cell", "scheme")
+    panels = [
+        Panel(
+            "Statistics of the queues", meanings,
+            {"": f'SELECT last("value") AS "value" FROM "statistic" WHERE {where} GROUP BY "queue", "statistic"'},
+            "table", wide=24, high=20, transformations=[matrix("statistic", "queue", "value")],
+            empty="no queue of the cell has statistics",
+        )
+    ]  # fmt: skip
+    variables = [
+        *_RUNS,
+        Variable("cell", tag_values("cell", "cell", _RUN), sort=4),
+        Variable("scheme", tag_values("scheme", "statistic", f"{_RUN} AND {chosen('cell')}"), several=True),
     ]
-    for scheme in sorted(registry().values(), key=lambda scheme: scheme.name):
-        if scheme.statistics:
-            means = "\n".join(
-                f"- `{statistic.name}` ({statistic.unit}): {statistic.help}" for statistic in scheme.statistics
-            )
-            columns = ", ".join(f'last("{statistic.name}") AS "{statistic.name}"' for statistic in scheme.statistics)
-            query = (
-                f'SELECT {columns} FROM "statistic" WHERE "scheme" = \'{scheme.name}\' AND {chosen(*names)}'
-                ' GROUP BY "node", "queue"'
-            )
-            panels.append(Panel(f"{scheme.name}: {scheme.title}", means, {"": query}, kind="table", wide=24))
-    variables = [Variable(name, "total") for name in names]
-    return Dashboard("qbed-schemes", "qbed: schemes", variables, panels, ("now-30d", "now"), "5s")
+    return Dashboard("qbed-schemes", "qbed: schemes", variables, panels, ("now-30d", "now"))
 
 
 def machine() -> Dashboard:
-    """Whether the testbed itself is healthy."""
-    where = f"{chosen('campaign', 'run', 'host')} AND $timeFilter GROUP BY time($__interval) fill(none)"
+    """Whether the testbed itself is healthy, during the newest run."""
+    where = f"{_RUN} AND $timeFilter GROUP BY time($__interval) fill(none)"
 
     def numbers(*fields: str) -> dict[str, str]:
         return {name.replace("_", " "): f'SELECT mean("{name}") FROM "machine" WHERE {where}' for name in fields}
 
-    late = f'SELECT max("late_p99_us") FROM "result" WHERE {chosen("campaign", "run")} AND "axis" = \'seed\''
+    stolen = f'SELECT non_negative_derivative(last("stolen_s"), 1s) FROM "machine" WHERE {where}'
     panels = [
         Panel("Cells", "How many run now, and how many have ended.", numbers("cells_running", "cells_ended")),
         Panel(
             "Spool", "Cells that have ended and whose points the server does not have all: it grows while it is down.",
             numbers("cells_waiting"),
         ),
-        Panel(
-            "Lateness", "On the wall clock: how late a cell's timers ran, 99th percentile. Virtual time has none.",
-            {"$tag_cell": f'{late} GROUP BY "cell"'}, kind="bargauge", unit="µs",
-        ),
         Panel("Load", "Processes that run or want to, and the cores that there are.", numbers("load", "cores")),
         Panel("Memory", "That is free or can be made so.", numbers("memory_free_bytes"), unit="bytes"),
         Panel("Disk", "Free where the run folder is.", numbers("disk_free_bytes"), unit="bytes"),
         Panel(
-            "Stolen", "Seconds of this machine's cores that its host gave to others, in a second.",
-            {"stolen": f'SELECT non_negative_derivative(last("stolen_s"), 1s) FROM "machine" WHERE {where}'}, unit="s",
+            "Stolen", "Seconds of this machine's cores that its host gave to others, in a second.", {"stolen": stolen},
+            unit="s",
+        ),
+        Panel(
+            "Lateness", "On the wall clock: how late a cell's timers ran, 99th percentile.",
+            {"": f'SELECT last("late_p99_us") AS "late" FROM "cell" WHERE {_RUN} GROUP BY "cell"'}, "table", wide=24,
+            overrides=[column("late", unit="µs")], transformations=[columns("cell", "late")],
+            empty="none: virtual time is exact",
         ),
     ]  # fmt: skip
-    variables = [Variable(name, "machine") for name in ("campaign", "run")]
-    variables.append(Variable("host", "machine", True))
-    return Dashboard("qbed-machine", "qbed: machine", variables, panels, ("now-15m", "now"), "5s")
+    variables = [
+        Variable("campaign", 'SELECT last("campaign_name") FROM "run"', follows=True),
+        Variable("run", 'SELECT last("run_name") FROM "run"', follows=True),
+    ]
+    return Dashboard("qbed-machine", "qbed: machine", variables, panels, ("now-15m", "now"))
 
 
 def texts() -> dict[str, str]:
     """The files, by name."""
-    made = {"live": live(), "campaign": campaign(), "schemes": schemes(), "machine": machine()}
-    return {
-        f"{name}.json": json.dumps(dashboard.json(), indent=1, ensure_ascii=False) + "\n"
-        for name, dashboard in made.items()
-    }
+    made = {"now": now(), "live": live(), "campaign": campaign(), "schemes": schemes(), "machine": machine()}
+    return {f"{name}.json": dumps(dashboard.json()) + "\n" for name, dashboard in made.items()}
 
 
 if __name__ == "__main__":

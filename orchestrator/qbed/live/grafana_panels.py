@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a dashboard in Grafana's JSON (12.1, schema version 41): required fields, and others that differ from their
+"""Parts of a dashboard in Grafana's JSON (schema version 42): required fields, and others that differ from their
 defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from qbed.live.points import EPOCH_NS
 
 Json = dict[str, Any]
 
@@ -15,102 +18,196 @@ SOURCE = {"type": "influxdb", "uid": "qbed"}
 WIDTH = 24
 FINEST = "10ms"
 """Minimum interval of grouped samples, in stretched time: 10 us of lab time."""
+REFRESH = "5s"
+"""Interval of queries. A loaded machine does not answer all queries of a dashboard within 1 or 2 s."""
+EPOCH_MS = EPOCH_NS // 10**6
+NEUTRAL, MARK = "blue", "red"
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A drop-down of a dashboard: the values of a tag in the points that match the preceding variables."""
+    """A variable of a dashboard: the values of a query. `follows`: it has one value, which each refresh asks again.
+
+    `sort`: 1 by alphabet, 2 from its end, 4 by number with the largest first, 7 with numbers by value.
+    """
 
     name: str
-    measurement: str
+    query: str
     several: bool = False
+    sort: Literal[1, 2, 4, 7] = 7
+    follows: bool = False
+    hidden: bool = False
 
-    def json(self, before: Sequence[Variable]) -> Json:
-        query = f'SHOW TAG VALUES FROM "{self.measurement}" WITH KEY = "{self.name}"'
-        preceding = [variable for variable in before if variable.measurement == self.measurement]
-        if preceding:
-            query += f" WHERE {chosen(*(variable.name for variable in preceding))}"
+    def json(self) -> Json:
         return {
-            "name": self.name, "label": self.name, "type": "query", "datasource": SOURCE, "query": query,
-            "refresh": 2, "sort": 3, "multi": self.several, "includeAll": self.several,
-            **({"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}} if self.several else {}),
+            "name": self.name, "label": self.name, "type": "query", "datasource": SOURCE, "query": self.query,
+            "refresh": 2 if self.follows else 1, "sort": 0 if self.follows else self.sort,
+            **({"hide": 2} if self.hidden else {}),
+            **({"multi": True, "includeAll": True, "allValue": ".*"} if self.several else {}),
+            **({"current": {"text": ["All"], "value": ["$__all"]}} if self.several else {}),
         }  # fmt: skip
 
 
-_LEGEND = {"calcs": [], "displayMode": "list", "placement": "bottom"}
-_TIMES: Json = {"legend": {**_LEGEND, "showLegend": True}, "tooltip": {"mode": "multi", "sort": "desc"}}
-_NUMBERS: Json = {"reduceOptions": {"calcs": ["lastNotNull"], "values": False}, "orientation": "horizontal"}
+def tag_values(tag: str, measurement: str, where: str = "") -> str:
+    """A query of a tag's values."""
+    return f'SHOW TAG VALUES FROM "{measurement}" WITH KEY = "{tag}"' + (f" WHERE {where}" if where else "")
+
+
+def chosen(*names: str) -> str:
+    """The condition that the tags of these names have the values of the variables."""
+    return " AND ".join(f'"{name}" =~ /^${{{name}:regex}}$/' for name in names)
+
+
+Kind = Literal["timeseries", "trend", "heatmap", "stat", "table", "barchart", "nodeGraph"]
+_LEGEND: Json = {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": True}
+_TIMES: Json = {"legend": _LEGEND, "tooltip": {"mode": "multi", "sort": "desc"}}
+_REDUCE: Json = {"calcs": ["lastNotNull"], "values": False}
 _OPTIONS: dict[str, Json] = {
     "timeseries": _TIMES,
-    "state-timeline": {**_TIMES, "rowHeight": 0.9, "showValue": "auto"},
-    "table": {"frameIndex": 0, "showHeader": True},
-    "bargauge": {
-        **_NUMBERS, "displayMode": "basic", "valueMode": "color", "namePlacement": "auto", "showUnfilled": True,
-        "sizing": "auto", "minVizWidth": 8, "minVizHeight": 16, "maxVizHeight": 300,
-        "legend": {**_LEGEND, "showLegend": False},
+    "trend": _TIMES,
+    "heatmap": {
+        "calculate": False, "cellGap": 0,
+        "color": {"mode": "scheme", "scheme": "Viridis", "steps": 64, "exponent": 0.5},
+        "exemplars": {"color": "orange"}, "filterValues": {"le": 1e-9}, "legend": {"show": True}, "showValue": "never",
+        "tooltip": {"mode": "single", "yHistogram": False}, "yAxis": {"axisPlacement": "left"},
     },
+    "stat": {
+        "reduceOptions": _REDUCE, "orientation": "auto", "colorMode": "value", "graphMode": "area",
+        "justifyMode": "auto", "textMode": "auto", "wideLayout": True, "showPercentChange": False,
+        "percentChangeColorMode": "standard",
+    },
+    "table": {"showHeader": True, "cellHeight": "sm"},
+    "barchart": {
+        "orientation": "auto", "showValue": "auto", "stacking": "none", "groupWidth": 0.7, "barWidth": 0.9,
+        "xTickLabelRotation": 0, "xTickLabelSpacing": 0, "fullHighlight": False, **_TIMES,
+    },
+    "nodeGraph": {"edges": {"mainStatUnit": "%"}},
 }  # fmt: skip
 _CUSTOM: dict[str, Json] = {
     "timeseries": {"spanNulls": True, "lineWidth": 1, "showPoints": "auto"},
+    "trend": {"spanNulls": True, "lineWidth": 1, "showPoints": "auto"},
     "table": {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False},
 }
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel with InfluxQL queries by the names of their series. `wide` and `high` are in grid units; a row has 24."""
+    """A panel with InfluxQL queries by the names of their series. `wide` and `high` are in grid units; a row has 24.
+
+    `rows`: the result of a query is a table. `empty`: what the panel shows without data.
+    """
 
     title: str
     help: str
-    queries: dict[str, str]
-    kind: Literal["timeseries", "table", "bargauge", "state-timeline"] = "timeseries"
+    queries: Mapping[str, str]
+    kind: Kind = "timeseries"
     unit: str = "short"
     wide: int = 12
     high: int = 8
+    rows: bool = False
+    empty: str = ""
+    custom: Json = field(default_factory=dict)
+    options: Json = field(default_factory=dict)
+    overrides: Sequence[Json] = ()
+    transformations: Sequence[Json] = ()
+    links: Sequence[Json] = ()
 
     def json(self, number: int, x: int, y: int) -> Json:
-        table = self.kind == "table"
+        as_table = self.rows or self.kind in ("table", "barchart", "nodeGraph")
         targets = [
             {
-                "refId": chr(ord("A") + index), "datasource": SOURCE, "rawQuery": True, "query": query,
-                "resultFormat": "table" if table else "time_series", **({"alias": alias} if alias else {}),
+                "refId": chr(ord("A") + index), "rawQuery": True, "query": query,
+                "resultFormat": "table" if as_table else "time_series", **({"alias": alias} if alias else {}),
             }
             for index, (alias, query) in enumerate(self.queries.items())
         ]  # fmt: skip
+        plain = self.kind in ("barchart", "stat")
+        defaults = {
+            "unit": self.unit, "custom": {**_CUSTOM.get(self.kind, {}), **self.custom},
+            **({"min": 0} if self.kind not in ("table", "nodeGraph") else {}),
+            "thresholds": {"mode": "absolute", "steps": [{"color": NEUTRAL, "value": None}]},
+            **({"color": {"mode": "fixed", "fixedColor": NEUTRAL}} if plain else {}),
+            **({"noValue": self.empty} if self.empty else {}),
+            **({"links": [*self.links]} if self.links else {}),
+        }  # fmt: skip
         return {
             "id": number, "type": self.kind, "title": self.title, "description": self.help, "datasource": SOURCE,
             "gridPos": {"x": x, "y": y, "w": self.wide, "h": self.high}, "interval": FINEST, "targets": targets,
-            "fieldConfig": {"defaults": {"unit": self.unit, "custom": _CUSTOM.get(self.kind, {})}, "overrides": []},
-            "options": _OPTIONS[self.kind],
+            "fieldConfig": {"defaults": defaults, "overrides": [*self.overrides]},
+            "options": {**_OPTIONS[self.kind], **self.options},
+            **({"transformations": [*self.transformations]} if self.transformations else {}),
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Text:
-    """A panel with text."""
+def transform(id_: str, **options: Any) -> Json:
+    """A transformation of a query's result."""
+    return {"id": id_, "options": options}
 
-    markdown: str
-    wide: int = WIDTH
-    high: int = 3
 
-    def json(self, number: int, x: int, y: int) -> Json:
-        place = {"x": x, "y": y, "w": self.wide, "h": self.high}
-        return {
-            "id": number, "type": "text", "title": "", "gridPos": place,
-            "options": {"mode": "markdown", "content": self.markdown},
-        }  # fmt: skip
+def columns(*names: str, **renamed: str) -> Json:
+    """The columns of a table in their order, without the time. `renamed`: by their names in the query's result."""
+    order = {name: index for index, name in enumerate((*names, *renamed))}
+    return transform("organize", excludeByName={"Time": True}, indexByName=order, renameByName=renamed)
+
+
+def column(name: str, **properties: Any) -> Json:
+    """Properties of one column or series. `__` in a name is a dot."""
+    values = [{"id": id_.replace("__", "."), "value": value} for id_, value in properties.items()]
+    return {"matcher": {"id": "byName", "options": name}, "properties": values}
+
+
+def as_numbers(name: str) -> Json:
+    """A column as numbers."""
+    return transform("convertFieldType", fields={}, conversions=[{"targetField": name, "destinationType": "number"}])
+
+
+def matrix(column_field: str, row_field: str, value_field: str) -> Json:
+    """A table of one value by two others."""
+    return transform(
+        "groupingToMatrix", columnField=column_field, rowField=row_field, valueField=value_field, emptyValue="null"
+    )
+
+
+LAB_TIME = "time in the lab"
+ON_LAB_TIME = (
+    transform("joinByField", byField="Time", mode="outer"),
+    as_numbers("Time"),
+    transform(
+        "calculateField", mode="binary", alias=LAB_TIME, replaceFields=False,
+        binary={"left": {"matcher": {"id": "byName", "options": "Time"}}, "operator": "-",
+                "right": {"fixed": str(EPOCH_MS)}},
+    ),
+    transform("organize", excludeByName={"Time": True}, indexByName={LAB_TIME: 0}, renameByName={}),
+)  # fmt: skip
+"""The lab's time in microseconds as a numeric axis, which fits the data: it replaces the time of the panel."""
+LAB_TIME_UNIT = column(LAB_TIME, unit="µs")
+
+
+def link(title: str, url: str) -> Json:
+    """A link in the header of a dashboard."""
+    return {
+        "type": "link", "title": title, "url": url, "icon": "bolt", "tooltip": "", "tags": [], "asDropdown": False,
+        "includeVars": False, "keepTime": False, "targetBlank": False,
+    }  # fmt: skip
+
+
+def data_link(title: str, url: str) -> Json:
+    """A link of a value."""
+    return {"title": title, "url": url, "targetBlank": False}
 
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A dashboard. `span`: initial time range; `refresh`: interval of queries."""
+    """A dashboard. `span`: initial time range; `annotations`: queries of texts at times, by name."""
 
     uid: str
     title: str
     variables: Sequence[Variable]
-    panels: Sequence[Panel | Text]
+    panels: Sequence[Panel]
     span: tuple[str, str]
-    refresh: str
+    links: Sequence[Json] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    time_picker: bool = True
 
     def json(self) -> Json:
         panels, x, y, row = [], 0, 0, 0
@@ -119,24 +216,49 @@ class Dashboard:
                 x, y, row = 0, y + row, 0
             panels.append(panel.json(number, x, y))
             x, row = x + panel.wide, max(row, panel.high)
-        variables = [variable.json(self.variables[:index]) for index, variable in enumerate(self.variables)]
+        notes = [
+            {
+                "name": name, "datasource": SOURCE, "enable": True, "iconColor": NEUTRAL,
+                "target": {
+                    "refId": "Anno", "query": query, "rawQuery": True, "fromAnnotations": True, "textColumn": "text",
+                    "tagsColumn": "kind",
+                },
+            }
+            for name, query in self.annotations.items()
+        ]  # fmt: skip
         return {
-            "uid": self.uid, "title": self.title, "tags": ["qbed"], "schemaVersion": 41, "version": 1,
-            "editable": True, "graphTooltip": 1, "timezone": "utc", "refresh": self.refresh,
+            "uid": self.uid, "title": self.title, "tags": ["qbed"], "schemaVersion": 42, "version": 1,
+            "editable": True, "graphTooltip": 1, "timezone": "utc", "refresh": REFRESH,
             "time": {"from": self.span[0], "to": self.span[1]},
-            "timepicker": {"refresh_intervals": ["1s", "5s", "30s", "5m"]},
-            "links": [_LINK],
-            "templating": {"list": variables}, "panels": panels,
+            "timepicker": {
+                "refresh_intervals": [REFRESH, "30s", "5m"], **({} if self.time_picker else {"hidden": True}),
+            },
+            "links": [*self.links, _OTHERS],
+            "annotations": {"list": notes},
+            "templating": {"list": [variable.json() for variable in self.variables]}, "panels": panels,
         }  # fmt: skip
 
 
-_LINK: Json = {
+_OTHERS: Json = {
     "type": "dashboards", "title": "qbed", "tags": ["qbed"], "asDropdown": True, "icon": "external link",
     "tooltip": "the other dashboards, of the same run", "includeVars": True, "keepTime": False, "targetBlank": False,
 }  # fmt: skip
 """Without the time range: samples have times in the year 2000, other points the current time."""
 
 
-def chosen(*variables: str) -> str:
-    """SQL condition that selects the current values of variables."""
-    return " AND ".join(f'"{name}" =~ /^${{{name}:regex}}$/' for name in variables)
+def dumps(value: Any, indent: str = "", width: int = 160) -> str:
+    """JSON in filled lines, so that a change of a panel is a change of few lines."""
+    text = json.dumps(value, ensure_ascii=False)
+    if not value or not isinstance(value, dict | list) or len(indent) + len(text) <= width:
+        return text
+    inner = indent + " "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(name)}: {dumps(item, inner, width)}" for name, item in value.items()]
+    else:
+        parts = [dumps(item, inner, width) for item in value]
+    lines = [parts[0]]
+    for part in parts[1:]:
+        joined = f"{lines[-1]}, {part}"
+        lines[-1:] = [joined] if "\n" not in joined and len(inner) + len(joined) < width else [f"{lines[-1]},", part]
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return f"{begin}\n{inner}" + f"\n{inner}".join(lines) + f"\n{indent}{end}"

@@ -11,36 +11,42 @@ of day, all begin at the same instant, so that one range of a dashboard shows an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from qbed.base.json_files import Row
 from qbed.telemetry.taps import SAMPLE_FIELDS
 
 EPOCH_NS = 946_684_800 * 10**9
 """2000-01-01, midnight in UTC: the beginning of every cell."""
 STRETCH = 1_000
 QUEUE_TAGS = ("campaign", "run", "cell", "node", "queue", "scheme")
+_RUN_TAGS = ("campaign", "run")
+_CELL_TAGS = (*_RUN_TAGS, "cell")
 TAGS = {
     "queue": QUEUE_TAGS,
-    "flow": ("campaign", "run", "cell", "flow"),
+    "flow": (*_CELL_TAGS, "flow"),
+    "event": (*_CELL_TAGS, "kind"),
+    "limit": (*_CELL_TAGS, "parameter"),
     "total": QUEUE_TAGS,
-    "statistic": QUEUE_TAGS,
-    "result": ("campaign", "run", "cell", "axis", "value"),
-    "claim": ("campaign", "run", "claim"),
-    "machine": ("campaign", "run", "host"),
+    "statistic": (*QUEUE_TAGS, "statistic"),
+    "result": (*_CELL_TAGS, "axis", "value"),
+    "cell": _CELL_TAGS,
+    "claim": (*_RUN_TAGS, "claim"),
+    "run": _RUN_TAGS,
+    "axis": (*_RUN_TAGS, "axis", "kind"),
+    "parameter": (*_RUN_TAGS, "parameter", "applies"),
+    "progress": _RUN_TAGS,
+    "machine": (*_RUN_TAGS, "host"),
 }
 """The tags of each measurement."""
 MAX_SERIES = 200_000
 """The most series of samples, totals and statistics of one run. Of cells beyond, only results are sent."""
 MAX_FLOWS = 100
 """Number of flows of a cell with sent samples: those that began first."""
-_TOTAL = ("mean_bytes", "mean_packets", "max_bytes", "max_packets", "sent_packets", "sent_bytes", "dropped_packets")
 
 
 @dataclass(frozen=True)
@@ -75,151 +81,68 @@ class Origin:
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue as tags have it: its switch or host, its port (`s1>h1`), its scheme."""
+    """A queue as tags have it: its switch or host, its port (`s1>h1`), its scheme. `rate_bps`: the rate of its link."""
 
     node: str
     port: str
     scheme: str
+    rate_bps: int | None = None
 
     @property
     def tags(self) -> dict[str, str]:
         return {"node": self.node, "queue": self.port, "scheme": self.scheme}
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The nodes at both ends of its link, the one with the queue first."""
+        source, _, target = self.port.partition(" ")[0].partition(">")
+        return source, target
+
 
 def queue_points(table: pa.Table, origin: Origin, queues: list[Queue]) -> Points:
-    """Rows of `queue_series`."""
+    """Rows of `queue_series`, with the time that the mean length takes at the rate of the link."""
     tags = [origin.tags | queue.tags for queue in queues]
-    fields = {"t_us": _us(table["time_ns"]), **{name: _one(table[name]) for name in SAMPLE_FIELDS}}
-    return Points("queue", tags, _one(table["queue"]), fields, _stretched(table["time_ns"]))
+    fields = {"t_us": _us(table["time_ns"]), **{name: one(table[name]) for name in SAMPLE_FIELDS}}
+    index = one(table["queue"])
+    us_per_byte = pa.array([8e6 / queue.rate_bps if queue.rate_bps else None for queue in queues], pa.float64())
+    fields["delay_us"] = pc.multiply(fields["mean_bytes"], us_per_byte.take(index))
+    return Points("queue", tags, index, fields, stretched(table["time_ns"]))
 
 
-def flow_points(table: pa.Table, origin: Origin) -> Points:
-    """Rows of `tcp_info` or `rates`, of the flows that are sent."""
+def flow_points(table: pa.Table, origin: Origin, names: Sequence[str] = ()) -> Points:
+    """Rows of `tcp_info` or `rates`, of the flows that are sent. `names`: of the first flows."""
     table = table.filter(pc.less(table["flow"], MAX_FLOWS))
     fields = {"t_us": _us(table["time_ns"])}
-    fields |= {name: _one(table[name]) for name in table.column_names if name not in ("cell", "flow", "time_ns")}
-    tags = [origin.tags | {"flow": str(flow)} for flow in range(MAX_FLOWS)]
-    return Points("flow", tags, _one(table["flow"]), fields, _stretched(table["time_ns"]))
+    fields |= {name: one(table[name]) for name in table.column_names if name not in ("cell", "flow", "time_ns")}
+    tags = [
+        origin.tags | {"flow": f"{flow} {names[flow]}" if flow < len(names) else str(flow)} for flow in range(MAX_FLOWS)
+    ]
+    return Points("flow", tags, one(table["flow"]), fields, stretched(table["time_ns"]))
 
 
 def queues_of(table: pa.Table) -> list[Queue]:
     """The queues that a cell's table `queues` names, by their index."""
-    columns = (table[name].to_pylist() for name in ("node", "port", "discipline"))
+    columns = (table[name].to_pylist() for name in ("node", "port", "discipline", "rate_bps"))
     return [Queue(*row) for row in zip(*columns, strict=True)]
 
 
-def total_points(table: pa.Table, origin: Origin) -> Iterator[Points]:
-    """Each queue's totals and its scheme's statistics, from the table `queues`."""
-    queues = queues_of(table)
-    rows = table.to_pylist()
-    tags = [origin.tags | queue.tags for queue in queues]
-    fields = {name: _one(table[name]) for name in ("sent_packets", *_TOTAL, "marked_packets", "offered_packets")}
-    fields["use_percent"] = pa.array([_use(row) for row in rows], pa.float64())
-    yield _at_once("total", tags, fields, origin)
-    statistics = [dict(row["xstats"] or ()) for row in rows]
-    for names in sorted({tuple(statistic_names) for statistic_names in statistics if statistic_names}):
-        indices = [index for index, values in enumerate(statistics) if tuple(values) == names]
-        columns = {name: pa.array([statistics[index][name] for index in indices], pa.float64()) for name in names}
-        yield _at_once("statistic", [tags[index] for index in indices], columns, origin)
-
-
-def result_points(row: Row, flows: pa.Table, totals: pa.Table, axes: list[str], origin: Origin) -> Points:
-    """Return a cell's numbers: one point for each axis with the cell's value on it, so a query can select any axis.
-
-    `row`: the cell's row of `cells`; `flows` and `totals`: its tables, or None if it has none.
-    """
-    evidence = row.get("evidence")
-    numbers: Row = {
-        "complete": int(row["status"] == "complete"),
-        **{name: row.get(name) for name in ("flows", "flows_complete", "flows_failed", "goodput_bps")},
-        **{name: row.get(name) for name in ("dropped_packets", "marked_packets", "retransmits", "timeouts")},
-        "late_p99_us": _late(evidence),
-        "frames_lost": _wall(evidence, "frames_lost"),
-        **(_of_flows(flows) if flows is not None else {}),
-    }
-    if totals is not None:
-        used = [use for total in totals.to_pylist() if (use := _use(total)) is not None]
-        numbers["use_percent"] = max(used, default=None)
-    integers = ("complete", "flows", "flows_complete", "flows_failed", "retransmits", "timeouts")
-    kinds = {name: pa.int64() if name in integers or name.endswith("_packets") else pa.float64() for name in numbers}
-    fields = {name: pa.array([value] * len(axes), kinds[name]) for name, value in numbers.items()}
-    tags = [origin.tags | {"axis": axis, "value": str(row.get(axis))} for axis in axes]
-    return _at_once("result", tags, fields, origin)
-
-
-def claim_points(verdicts: list[Row], origin: Origin) -> Points:
-    """The claims of a run: 1 for one that holds, 0 for another; `as_expected` is 0 if the results exclude the expected
-    verdict.
-    """
-    run = {name: origin.tags[name] for name in ("campaign", "run")}
-    tags = [run | {"claim": str(verdict["name"])} for verdict in verdicts]
-    fields = {
-        "holds": pa.array([int(verdict["verdict"] == "holds") for verdict in verdicts], pa.int64()),
-        "as_expected": pa.array([int(not verdict["contradicted"]) for verdict in verdicts], pa.int64()),
-        "verdict": pa.array([str(verdict["verdict"]) for verdict in verdicts], pa.string()),
-        "sentence": pa.array([str(verdict["paper"]) for verdict in verdicts], pa.string()),
-    }
-    return _at_once("claim", tags, fields, origin)
-
-
-def machine_points(numbers: Mapping[str, float], host: str, origin: Origin, now_ns: int) -> Points:
-    """How this machine fares at one instant of its own clock."""
-    tags = [{"campaign": origin.campaign, "run": origin.run, "host": host}]
-    fields = {name: pa.array([float(value)]) for name, value in numbers.items()}
-    return Points("machine", tags, pa.array([0]), fields, pa.array([now_ns], pa.int64()))
-
-
-def _at_once(measurement: str, tags: list[dict[str, str]], fields: Mapping[str, Any], origin: Origin) -> Points:
-    """A point for each of `tags`, at the beginning of the run."""
-    times = pa.repeat(pa.scalar(origin.begun_ns, pa.int64()), len(tags))
+def same_time(
+    measurement: str, tags: list[dict[str, str]], fields: Mapping[str, Any], origin: Origin, after_ns: int = 0
+) -> Points:
+    """A point for each of `tags`, at the beginning of the run or `after_ns` later."""
+    times = pa.repeat(pa.scalar(origin.begun_ns + after_ns, pa.int64()), len(tags))
     return Points(measurement, tags, pa.array(range(len(tags)), pa.int64()), fields, times)
 
 
-def _of_flows(flows: pa.Table) -> Row:
-    took = flows["fct_ns"].drop_null().to_numpy() / 1e6
-    rates = flows["goodput_bps"].drop_null().to_numpy()
-    slow = flows["slowdown"].drop_null().to_numpy()
-    squares = float(np.sum(rates**2)) * len(rates)
-    return {
-        "fct_mean_ms": float(took.mean()) if len(took) else None,
-        "fct_p50_ms": float(np.quantile(took, 0.5)) if len(took) else None,
-        "fct_p99_ms": float(np.quantile(took, 0.99)) if len(took) else None,
-        "slowdown_mean": float(slow.mean()) if len(slow) else None,
-        "jain_index": float(np.sum(rates)) ** 2 / squares if squares else None,
-    }
-
-
-def _late(evidence: str | None) -> float | None:
-    late = _wall(evidence, "late_p99_ns")
-    return None if late is None else late / 1e3
-
-
-def _wall(evidence: str | None, name: str) -> float | None:
-    """A number of the evidence of a cell on the wall clock."""
-    import json
-
-    try:
-        value = json.loads(evidence or "{}")["wall"].get(name)
-    except (KeyError, TypeError, ValueError):
-        return None
-    return None if value is None else float(value)
-
-
-def _use(row: Row) -> float | None:
-    """The share of its link's rate that a queue sent, in percent."""
-    room = (row["rate_bps"] or 0) * (row["duration_ns"] or 0)
-    return row["sent_bytes"] * 8e11 / room if room else None
-
-
-def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
 
 def _us(times: pa.Array) -> pa.Array:
-    return pc.divide(pc.cast(_one(times), pa.float64()), 1e3)
+    return pc.divide(pc.cast(one(times), pa.float64()), 1e3)
 
 
-def _stretched(times: pa.Array) -> pa.Array:
-    return pc.add(pc.multiply(_one(times), STRETCH), EPOCH_NS)
+def stretched(times: pa.Array) -> pa.Array:
+    return pc.add(pc.multiply(one(times), STRETCH), EPOCH_NS)

@@ -74,8 +74,8 @@ def _try(attempt: Attempt, dilation: int) -> str | None:
 
 def _attempt(on: Substrate, plan: Plan, dilation: int) -> str | None:
     starts = min(workload.start_ns for workload in plan.workloads)
-    least_ns = starts + ROUND_TRIPS * shortest_rtt_ns(plan)
-    short = plan.model_copy(update={"duration_ns": min(plan.duration_ns, max(SHORT_NS // dilation, least_ns))})
+    min_ns = starts + ROUND_TRIPS * shortest_rtt_ns(plan)
+    short = plan.model_copy(update={"duration_ns": min(plan.duration_ns, max(SHORT_NS // dilation, min_ns))})
     row, wall = run_cell(on, short, dilation)
     wrong: list[str] = row["contradictions"]
     unfaithful = examine_wall(short, wall, slack_of(short, wall).packets)[0] if wall is not None else []

@@ -293,7 +293,7 @@ def run_campaign(
         totals = Totals(len(choice), 0)
         try:
             with exporting(
-                task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)],
+                task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)], len(choice),
                 flush_s=experiment.flush_timeout_s, flushing=screen.flushing,
             ):  # fmt: skip
                 if shards:

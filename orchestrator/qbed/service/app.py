@@ -142,6 +142,7 @@ def _service(request: Request) -> Service:
 ServiceDep = Annotated[Service, Depends(_service)]
 JobNumber = Annotated[int, InPath(ge=1, lt=2**53)]
 CellNumber = Annotated[int, InPath(ge=0, lt=2**31)]
+Instant = Annotated[int, Query(ge=0, lt=2**53)]
 
 
 # --- campaigns ---
@@ -253,8 +254,13 @@ async def samples(job: JobNumber, service: ServiceDep) -> StreamingResponse:
     response_class=StreamingResponse,
     responses=_EVENTS,
 )
-async def past_samples(job: JobNumber, cell: CellNumber, service: ServiceDep) -> StreamingResponse:
-    events = await asyncio.to_thread(ended_cell, service.run(job), cell)
+async def past_samples(
+    job: JobNumber, cell: CellNumber, service: ServiceDep, from_ns: Instant = 0, until_ns: Instant | None = None
+) -> StreamingResponse:
+    window = None if until_ns is None else (from_ns, until_ns)
+    if window and from_ns >= window[1]:
+        raise HTTPException(422, "expected until_ns after from_ns")
+    events = await asyncio.to_thread(ended_cell, service.run(job), cell, window)
     return service.begin_stream(sse.replay(events, service.stopping))
 
 
@@ -424,7 +430,7 @@ def make_app(settings: Settings) -> FastAPI:
 
     app = FastAPI(
         title="qbed", version=__version__, lifespan=life, openapi_url="/api/openapi.json", docs_url=None,
-        redoc_url=None, description="Campaigns of a lab bench for in-network congestion signals. docs/service.md",
+        redoc_url=None, description="Campaigns of qbed, a test bench for congestion control. docs/service.md",
     )  # fmt: skip
     app.include_router(api)
     for path, (content, kind) in assets(settings.grafana).items():

@@ -20,7 +20,7 @@ _SCALE = {("pie", "probability"): 2.0**-64, ("dualpi2", "probability"): 2.0**-32
 # TCA_CAKE_STATS_* and TCA_CAKE_TIN_STATS_*
 _CAKE = {
     2: "capacity_bytes_per_s", 3: "memory_limit_bytes", 4: "memory_bytes", 5: "average_network_offset_bytes",
-    6: "least_packet_bytes", 7: "largest_packet_bytes", 8: "least_adjusted_bytes", 9: "largest_adjusted_bytes",
+    6: "min_packet_bytes", 7: "max_packet_bytes", 8: "min_adjusted_bytes", 9: "max_adjusted_bytes",
 }  # fmt: skip
 _CAKE_TINS = 10
 _CAKE_TIN = {

@@ -206,18 +206,18 @@ class TapTail:
             )
 
 
-def spread(records: Records, names: Iterable[str], most_rows: int | None = None) -> Iterator[dict[str, Any]]:
-    """Expand records into columns of samples, one row for each interval, at most `most_rows` (`SPREAD_ROWS`) at a time.
+def spread(records: Records, names: Iterable[str], max_rows: int | None = None) -> Iterator[dict[str, Any]]:
+    """Expand records into columns of samples, one row for each interval, at most `max_rows` (`SPREAD_ROWS`) at a time.
 
     Columns are cheap; whole records would be copied several times.
     """
-    wanted, most_rows = list(names), most_rows or SPREAD_ROWS
+    wanted, max_rows = list(names), max_rows or SPREAD_ROWS
     times = np.ones(2 * len(records), np.int64)  # rows of each record and of the idle intervals after it
     times[1::2] = records["steady"].astype(np.int64)
     ends = times.cumsum()
     begins = ends - times
-    for begin in range(0, int(times.sum()), most_rows):
-        end = min(begin + most_rows, int(ends[-1]))
+    for begin in range(0, int(times.sum()), max_rows):
+        end = min(begin + max_rows, int(ends[-1]))
         first, last = int(ends.searchsorted(begin, "right")), int(ends.searchsorted(end)) + 1
         rows = np.minimum(ends[first:last], end) - np.maximum(begins[first:last], begin)
         part = records[first // 2 : (last + 1) // 2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from campaigns import LAB, write_lab
-from synthetic import event, flow_sample, sample, write_out
+from synthetic import FULL, event, flow_sample, sample, write_out
 
 from qbed.base.errors import MissingError
 from qbed.base.json_files import write_sealed
@@ -115,6 +115,7 @@ def test_an_ended_cell_gives_the_events_of_the_running_one(run: Path) -> None:
     queue = [values for (kind, key, _), values in sorted(together(again).items()) if kind == "queues" and key == number]
     assert sum(values[0] for values in queue) == plan.duration_ns, "its length is known from the start to the end"
     assert [sum(values[at] for values in queue) for at in (4, 5, 7)] == [1, 100, 1]
+    assert_window(run, together(again), number)
     whole = totals(run, 3)
     assert whole["queues"]["port"] == description["queues"] and whole["flow_count"] == len(whole["flows"]["src"]) == 2
     # After the merge the run's tables have the cell among others.
@@ -129,6 +130,19 @@ def test_an_ended_cell_gives_the_events_of_the_running_one(run: Path) -> None:
     for missing in (ended_cell, totals):
         with pytest.raises(MissingError):
             missing(run, 4)
+
+
+def assert_window(run: Path, whole: dict[Any, list[float]], packets: int) -> None:
+    """A window of ended cells has finer columns of the same samples."""
+    name, description = next(events := ended_cell(run, 3, (4_000_000, 6_000_000)))
+    assert name == "cell" and (description["from_ns"], description["bin_ns"]) == (4_000_000, 4_000)
+    fine = together([*events])
+    queue = {column: values for (kind, key, column), values in fine.items() if (kind, key) == ("queues", packets)}
+    assert sum(values[0] for values in queue.values()) == 2_000_000 and max(queue) == 499
+    assert [sum(values[at] for values in queue.values()) for at in (4, 5, 7)] == [1, 100, 0], "the mark was before it"
+    assert queue[0][1:4] == [FULL] * 3 and queue[499][1:4] == [100] * 3
+    rates = {column for kind, _, column in fine if kind == "flows"}
+    assert len(rates) > len({column for kind, _, column in whole if kind == "flows" and 100 <= column < 150})
 
 
 def test_invalid_files_end_a_viewers_cell(run: Path) -> None:

@@ -88,10 +88,15 @@ def test_a_campaigns_samples_are_those_of_parquet(
     claims = server.query("SELECT * FROM claim", "live")
     assert [(row["claim"], row["holds"], row["verdict"]) for row in claims] == [("all-complete", 1, "holds")]
     assert server.query("SELECT count(load) FROM machine", "live")[0]["count"] >= 1
+    progress_query = 'SELECT last("cells_ended") AS "ended", "cells", "cell_name", "left_s" FROM "progress"'
+    (progress,) = server.progress_query(query, "live")
+    assert [progress[name] for name in ("ended", "cells", "cell_name", "left_s")] == [2, 2, "1", 0]
+    (newest,) = server.query('SELECT last("run_name") AS "newest" FROM "run"', "live")
+    assert newest["newest"] == results[0]["run"]
     for name, tags in TAGS.items():
         keys = {row["tagKey"] for row in server.query(f'SHOW TAG KEYS FROM "{name}"', "live")}
         fields = {row["fieldKey"] for row in server.query(f'SHOW FIELD KEYS FROM "{name}"', "live")}
-        if name not in ("flow", "statistic"):  # the guest that is none has neither
+        if name not in ("flow", "statistic", "limit", "parameter"):  # the guest that is none has neither
             assert keys == set(tags) and fields, name
         assert not keys & fields, name
 
@@ -231,6 +236,11 @@ def test_samples_of_a_cell_that_runs_leave_before_it_ends(run: Path, tmp_path: P
     cell_rows = [row for row in rows if row.get("cell") == "0"]
     assert [row["t_us"] for row in cell_rows if row["measurement"] == "queue"] == [1000, 2000, 3000]
     assert not [row for row in cell_rows if row["measurement"] == "result"]
+    (planned,) = (row for row in cell_rows if row["measurement"] == "cell")
+    assert planned["end_ms"] - planned["begin_ms"] == 20_000, "20 ms"
+    exporter.conclude()
+    progress = [row for batch in batches for row in map(json.loads, batch.splitlines()) if "cells_ended" in row]
+    assert [(row["measurement"], row["cells_ended"]) for row in progress] == [("progress", 1)]
     shutil.rmtree(other / "cells/000000.tmp")
     kept.rename(other / "cells/000000")
     before = len(batches)
@@ -288,11 +298,15 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
     found = server.query('SELECT * FROM "flow" GROUP BY *', "lab")
     rows = [row for table in sampled for row in table.to_pylist()]
     assert sorted(
-        ((row["time"] - EPOCH_NS) // STRETCH, int(row["flow"]), *(row[n] for n in names)) for row in found
+        ((row["time"] - EPOCH_NS) // STRETCH, int(row["flow"].split()[0]), *(row[n] for n in names)) for row in found
     ) == (sorted((row["time_ns"], row["flow"], *(row[n] for n in names)) for row in rows))
     assert all(row["t_us"] * 1000 * STRETCH + EPOCH_NS == row["time"] and row["state"] == "open" for row in found)
     assert 0 < looks[2] < looks[-1] == len(wanted), "they were sent as they came"
-    assert (delivery.points, delivery.left, delivery.why) == (len(wanted) + len(rows), 0, None)
+    assert (delivery.points, delivery.left, delivery.why) == (
+        1 + len(wanted) + len(rows),
+        0,
+        None,
+    )  # 1: the lab's length
     assert {row["run"].startswith("tiny-") for row in found} == {True}
 
 

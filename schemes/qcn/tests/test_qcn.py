@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from qbed_testing.cells import CellOutput, assert_tcp_as_with_droptail
-from qbed_testing.congestion import PORT, Flag, Header, Kind, Type, Unit
+from qbed_testing.congestion import COMPACT, PORT, Flag, Header, Kind, Type, Unit
 from qbed_testing.datagrams import SENDER, CapturedDatagram, Datagram, DatagramLab, padded_payload
 
 LAB = """
@@ -212,12 +212,13 @@ def test_probabilities_are_as_specified(bench: Callable[..., Any]) -> None:
 
 
 def test_only_data_is_sampled(bench: Callable[..., Any]) -> None:
-    """Acknowledgements, feedback, other versions and other ports are not sampled."""
+    """Acknowledgements, feedback, compact headers, other versions and other ports are not sampled."""
     full = padded_payload(Header(flow=5, feedback=1, feedback_bits=6), 1000)
     to = ADDRESSES[4][1]
     other_payloads = [
         *(full[:1] + bytes([kind]) + full[2:] for kind in (Type.ACK, Type.FEEDBACK, 9)),
-        b"\x02" + full[1:],
+        b"\x03" + full[1:],
+        padded_payload(Header(COMPACT, kind=Kind.MAX, bits=4), 300),
         full[:50],
         padded_payload(Header(type=Type.ACK, kind=Kind.MAX, unit=Unit.BYTES), 300),
     ]

@@ -38,3 +38,15 @@ export function verdictLine(list, verdict, detail = null) {
   if (detail ?? usual) line.appendChild(document.createElement('small')).textContent = detail ?? usual;
   return line;
 }
+
+/** @param {HTMLElement} list @param {Verdict[]} verdicts */
+export function showClaims(list, verdicts) {
+  list.replaceChildren();
+  for (const verdict of verdicts) verdictLine(list, verdict);
+}
+
+/** Adds a message to a list of at most 50. @param {HTMLElement} list @param {string} text */
+export function addMessage(list, text) {
+  list.appendChild(document.createElement('li')).textContent = text;
+  while (list.children.length > 50) list.firstElementChild?.remove();
+}

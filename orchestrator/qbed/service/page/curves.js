@@ -83,6 +83,9 @@ export class Curves {
     this.drawn = '';
   }
 
+  /** Show the same cell by other columns. @param {Series} series */
+  replace(series) { this.series = series; }
+
   /** @param {Series | null} other */
   compare(other) {
     this.other = other;
@@ -118,7 +121,7 @@ export class Curves {
 
   draw() {
     const {series, other, timeline} = this;
-    const state = `${series?.version} ${other?.version} ${timeline.version} ${this.place.clientWidth}`;
+    const state = `${series?.state} ${other?.state} ${timeline.version} ${this.place.clientWidth}`;
     if (!series || this.drawn === state) return;
     this.chooseFullest(series);
     this.drawn = state;
@@ -127,7 +130,7 @@ export class Curves {
     }
     this.chosen.forEach((queue, at) => {
       if (!this.charts.has(queue)) this.charts.set(queue, this.make(series, queue, CURVES[at % CURVES.length]));
-      this.charts.get(queue)?.chart.draw(`${series.version} ${other?.version}`, () => this.data(series, queue));
+      this.charts.get(queue)?.chart.draw(`${series.state} ${other?.state}`, () => this.data(series, queue));
     });
   }
 
@@ -180,9 +183,12 @@ export class Rates {
     this.drawn = '';
   }
 
+  /** Show the same cell by other columns. @param {Series} series */
+  replace(series) { this.series = series; }
+
   draw() {
     const {series, timeline} = this;
-    const state = `${series?.version} ${timeline.version} ${this.place.clientWidth}`;
+    const state = `${series?.state} ${timeline.version} ${this.place.clientWidth}`;
     if (!series || this.drawn === state) return;
     this.place.hidden = !series.flows.size;
     if (this.place.hidden) return;
@@ -194,8 +200,8 @@ export class Rates {
       this.chart = new Chart(this.place, timeline, 'Mbit/s', flows.map(([flow], at) => (
         {label: `flow ${flow}`, stroke: CURVES[at % CURVES.length], width: 1.5, spanGaps: true})));
     }
-    this.chart?.draw(`${series.version}`, () => {
-      const times = Array.from({length: Math.max(1, series.end)}, (_, column) => column * series.ms);
+    this.chart?.draw(series.state, () => {
+      const times = Array.from({length: Math.max(1, series.end)}, (_, column) => series.time(column) / 1e6);
       return [times, ...flows.map(([, rates]) => times.map((_, at) => (Number.isNaN(rates[at]) ? null : rates[at] / 1e6)))];
     });
   }

@@ -54,7 +54,7 @@ export class Bars {
 
   draw() {
     const {series, timeline, canvas} = this;
-    const state = `${series?.version} ${timeline.version} ${canvas.clientWidth}`;
+    const state = `${series?.state} ${timeline.version} ${canvas.clientWidth}`;
     if (!series || this.drawn === state) return;
     this.drawn = state;
     const totals = series.totals;

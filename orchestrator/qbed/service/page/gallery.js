@@ -8,7 +8,7 @@ import {Series} from './series.js';
 
 /** @import {GalleryEntry, Verdict} from './types.d.ts' */
 
-const WIDTH = 320, HEIGHT = 120;
+const WIDTH = 320, HEIGHT = 120, MAX_FIGURES = 12;
 
 /** A file as a URL that the page's policy allows. @param {Blob} file @returns {Promise<string>} */
 export function dataUrl(file) {
@@ -21,7 +21,7 @@ export function dataUrl(file) {
 }
 
 /** The names of a campaign's figures: as SVG if it has them, else as PNG. @param {number} job @returns {Promise<string[]>} */
-export async function figures(job) {
+async function figures(job) {
   const names = Object.keys(await get(`/jobs/${job}/files`));
   for (const end of ['.svg', '.png']) {
     const found = names.filter(name => name.startsWith('figures/') && name.endsWith(end));
@@ -31,11 +31,22 @@ export async function figures(job) {
 }
 
 /** A figure of a campaign as an image. @param {number} job @param {string} name */
-export async function figure(job, name) {
+async function figure(job, name) {
   const image = new Image();
   image.alt = `Figure ${name.replace(/^figures\/|\.\w+$/g, '')}`;
   image.src = await dataUrl(await blob(`/jobs/${job}/files/${name}`));
   return image;
+}
+
+/** Shows a report's figures while `present` is true. @param {HTMLElement} place @param {HTMLElement} card @param {number} job
+ *  @param {() => boolean} present */
+export async function showFigures(place, card, job, present) {
+  for (const name of (await figures(job)).slice(0, MAX_FIGURES)) {
+    const image = await figure(job, name);
+    if (!present()) return;
+    place.append(image);
+    card.hidden = false;
+  }
 }
 
 /** The queues of a campaign's first cell as a small picture. @param {number} job */

@@ -39,10 +39,13 @@ export class Heat {
     this.under.textContent = '';
   }
 
+  /** Show the same cell by other columns. @param {Series} series */
+  replace(series) { this.series = series; }
+
   /** Draws what has changed since the last time; cheap if nothing has. */
   draw() {
     const {series, canvas, timeline} = this;
-    const state = `${series?.version} ${timeline.version} ${this.row} ${canvas.clientWidth}`;
+    const state = `${series?.state} ${timeline.version} ${this.row} ${canvas.clientWidth}`;
     if (!series || this.drawn === state) return;
     this.drawn = state;
     this.queues = series.shown();
@@ -58,7 +61,7 @@ export class Heat {
     const scale = 1 / series.cell.bin_ns, wide = width - this.left;
     context.imageSmoothingEnabled = false;
     context.drawImage(
-      this.picture, timeline.from * scale, 0, (timeline.to - timeline.from) * scale, rows, this.left, 0, wide, bottom,
+      this.picture, (timeline.from - series.cell.from_ns) * scale, 0, (timeline.to - timeline.from) * scale, rows, this.left, 0, wide, bottom,
     );
     context.textBaseline = 'middle';
     if (labelled) names.forEach((name, row) => context.fillText(name, 0, (row + 0.5) * high, this.left - 6));
@@ -92,7 +95,7 @@ export class Heat {
     const column = series.column(timeline.cursor), row = series.rows.get(queue), mean = series.mean(queue, column);
     const now = Number.isNaN(mean) ? 'unknown' : size(mean);
     const lost = row ? `, ${row.dropped[column]} drops, ${row.marked[column]} marks in ${time(series.cell.bin_ns)}` : '';
-    this.under.textContent = `${series.cell.queues[queue]} at ${time(timeline.cursor ?? column * series.cell.bin_ns)}: `
+    this.under.textContent = `${series.cell.queues[queue]} at ${time(timeline.cursor ?? series.time(column))}: `
       + `${now}${lost}; peak ${size(row?.peak ?? 0)}`;
   }
 
@@ -142,7 +145,7 @@ export class Heat {
     const {timeline, series} = this;
     if (!series || event.ctrlKey || event.altKey || event.metaKey) return;
     const step = () => Math.max(series.cell.bin_ns, (timeline.to - timeline.from) / 50);
-    const cursor = () => timeline.cursor ?? series.column(null) * series.cell.bin_ns;
+    const cursor = () => timeline.cursor ?? series.time(series.column(null));
     /** @type {Record<string, () => void>} */
     const actions = {
       ArrowUp: () => this.select(this.row - 1), ArrowDown: () => this.select(this.row + 1),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: shows one campaign and its cells, with at most thirty frames a second.
+// The page: shows one campaign and its cells.
 
 import {format, parse} from './address.js';
 import {ApiError, blob, follow, get, post} from './api.js';
-import {verdictLine} from './claims.js';
+import {addMessage, showClaims} from './claims.js';
 import {Curves, Rates} from './curves.js';
 import {Bars} from './flows.js';
-import {figure, figures, showGallery} from './gallery.js';
+import {Detail} from './detail.js';
+import {showFigures, showGallery} from './gallery.js';
 import {Heat} from './heat.js';
 import {ENDED, fillForm, showJobs, stateClass, stateText} from './jobs.js';
 import {showUses} from './legend.js';
@@ -15,10 +16,10 @@ import {Timeline, time} from './timeline.js';
 import {Topology} from './topology.js';
 import {TotalsTable} from './totals.js';
 
-/** @import {CellRow, Job, Verdict, View} from './types.d.ts' */
+/** @import {CellRow, Job, View} from './types.d.ts' */
 /** @import {Place} from './address.js' */
 
-const FRAME_MS = 1000 / 30, LIST_MS = 2000, MAX_CELLS = 1000, MAX_FIGURES = 12, TOTALS_TRIES = 8, RUNNING = 'the one that runs', NONE = 'no other cell';
+const FRAME_MS = 1000 / 30, LIST_MS = 2000, MAX_CELLS = 1000, TOTALS_TRIES = 8, MOSTLY_IDLE = 0.2, RUNNING = 'the one that runs', NONE = 'no other cell';
 
 /** An element by its id. @param {string} id @returns {any} */
 const $ = id => document.getElementById(id);
@@ -30,10 +31,11 @@ const heat = new Heat($('heat'), $('under'), timeline, toggle);
 const topology = new Topology($('topology'), $('topology-under'), timeline, toggle);
 const rates = new Rates($('flows'), timeline), bars = new Bars($('bars'), $('flows-text'), timeline);
 const totals = new TotalsTable($('totals'), $('missing'), toggle);
+const detail = new Detail(timeline, [heat, curves, rates]);
 /** @type {View[]} */
 const views = [heat, curves, rates, bars, topology, totals];
 const page = {
-  timeline, heat, curves, topology, job: /** @type {number | null} */ (null), paused: false, frames: 0, addressed: '', listed: '',
+  timeline, heat, curves, topology, detail, job: /** @type {number | null} */ (null), paused: false, frames: 0, addressed: '', listed: '',
   series: /** @type {Series | null} */ (null), latest: /** @type {Series | null} */ (null),
   stop: new AbortController(), watch: new AbortController(), compared: new AbortController(),
   wanted: /** @type {Place | null} */ (null), figures: 0,
@@ -51,12 +53,6 @@ async function attempt(action) {
     showMessage(error.message);
     return null;
   }
-}
-
-/** @param {string} text */
-function addMessage(text) {
-  $('messages').appendChild(document.createElement('li')).textContent = text;
-  while ($('messages').children.length > 50) $('messages').firstChild.remove();
 }
 
 async function list() {
@@ -151,37 +147,21 @@ function describe(job) {
   $('cancel').disabled = !['queued', 'running'].includes(job.state);
   $('retry').disabled = !ENDED.includes(job.state);
   $('report').hidden = job.state !== 'finished';
-  if (job.verdicts.length) claims(job.verdicts);
+  if (job.verdicts.length) showClaims($('claims'), job.verdicts);
   const listed = `${job.id} ${job.state} ${Math.floor(job.done ?? 0)}`;
   if (page.listed !== listed && page.listed !== '') attempt(() => cells(job.id));
   page.listed = listed;
   if (job.state === 'finished' && page.figures !== job.id) {
     page.figures = job.id;
-    attempt(() => showFigures(job.id));
+    attempt(() => showFigures($('figures'), $('figures-card'), job.id, () => job.id === page.job));
   }
-}
-
-/** @param {number} job */
-async function showFigures(job) {
-  for (const name of (await figures(job)).slice(0, MAX_FIGURES)) {
-    const image = await figure(job, name);
-    if (job !== page.job) return;
-    $('figures').append(image);
-    $('figures-card').hidden = false;
-  }
-}
-
-/** @param {Verdict[]} verdicts */
-function claims(verdicts) {
-  $('claims').replaceChildren();
-  for (const verdict of verdicts) verdictLine($('claims'), verdict);
 }
 
 /** @param {string} event @param {any} data */
 function onEvent(event, data) {
-  if (event === 'concluded') claims(data.verdicts);
-  if (event === 'outcome') addMessage(`cell ${data.cell} ${data.status}: ${data.error ?? ''}`);
-  if (event === 'refused') for (const text of data.messages) addMessage(text);
+  if (event === 'concluded') showClaims($('claims'), data.verdicts);
+  if (event === 'outcome') addMessage($('messages'), `cell ${data.cell} ${data.status}: ${data.error ?? ''}`);
+  if (event === 'refused') for (const text of data.messages) addMessage($('messages'), text);
   if (event === 'state') list();
 }
 
@@ -211,11 +191,18 @@ async function conclude(series, signal) {
     if ($('cell-choice').value === '') await new Promise(resolve => setTimeout(resolve, 400));
     try {
       series.conclude(await get(`/jobs/${page.job}/cells/${series.cell.cell}/totals`));
+      if ($('cell-choice').value !== '' && present()) showActive(series);
       return;
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
     }
   }
+}
+
+/** Shows the active time of a cell that has ended, if it is short and nothing else was chosen. @param {Series} series */
+function showActive(series) {
+  const active = series.active();
+  if (active && timeline.whole && active[1] - active[0] < MOSTLY_IDLE * timeline.duration) timeline.view(...active);
 }
 
 /** @param {Series} series */
@@ -252,12 +239,12 @@ function updateAddress() {
   page.addressed = hash;
 }
 
-let drawn = 0;
-/** @param {number} now */
+let due = 0;
+/** Draws what has changed: at each animation frame if that is cheap, else less often. @param {number} now */
 function frame(now) {
-  if (now - drawn >= FRAME_MS - 2 && !$('live').hidden) {
-    drawn = now;
+  if (now >= due && !$('live').hidden) {
     for (const view of views) view.draw();
+    due = now + Math.min(FRAME_MS - 2, 3 * (performance.now() - now));
     page.frames++;
     const at = timeline.cursor === null ? '' : String(Number((timeline.cursor / 1e6).toFixed(6)));
     if (document.activeElement !== $('instant')) $('instant').value = at;
@@ -294,6 +281,7 @@ $('report').addEventListener('click', (/** @type {Event} */ event) => { event.pr
 $('cell-choice').addEventListener('change', () => look($('cell-choice').value));
 $('compare-choice').addEventListener('change', () => compare($('compare-choice').value));
 $('show-all').addEventListener('click', () => timeline.showAll());
+$('show-active').addEventListener('click', () => { if (page.series) timeline.view(...(page.series.active() ?? [0, timeline.duration])); });
 $('zoom-in').addEventListener('click', () => timeline.zoom(0.5));
 $('zoom-out').addEventListener('click', () => timeline.zoom(2));
 $('instant').addEventListener('change', () => timeline.point($('instant').value === '' ? null : Number($('instant').value) * 1e6));
@@ -314,4 +302,5 @@ route();
 await list();
 setInterval(() => document.hidden || list(), LIST_MS);
 setInterval(updateAddress, 300);
+setInterval(() => detail.update(page.series, `/jobs/${page.job}/cells/${page.series?.cell.cell}/samples`), 250);
 requestAnimationFrame(frame);

@@ -6,6 +6,8 @@
 export const COLUMNS = 512;
 export const MAX_ROWS = 100;
 
+let made = 0;
+
 /** The columns of one queue. */
 class Row {
   constructor() {
@@ -24,6 +26,7 @@ export class Series {
   /** @param {Cell} cell */
   constructor(cell) {
     this.cell = cell;
+    this.id = ++made;
     /** @type {Map<number, Row>} */
     this.rows = new Map();
     this.highest = 1;
@@ -36,9 +39,14 @@ export class Series {
     this.version = 0;
   }
 
-  get ms() { return this.cell.bin_ns / 1e6; }
+  /** A text that differs whenever what is to be drawn may differ. */
+  get state() { return `${this.id} ${this.version}`; }
 
-  /** A column may be received in two pieces, which are merged. @param {QueueBatch} batch */
+  /** The instant at which a column begins. @param {number} column */
+  time(column) { return this.cell.from_ns + column * this.cell.bin_ns; }
+
+  /** A column may be received in two pieces, which are merged. A sample that is longer than a column also fills the
+   * unknown columns before it. @param {QueueBatch} batch */
   queues(batch) {
     for (let i = 0; i < batch.queue.length; i++) {
       const at = batch.bin[i];
@@ -47,9 +55,15 @@ export class Series {
       if (!row) this.rows.set(batch.queue[i], row = new Row());
       row.min[at] = Number.isNaN(row.min[at]) ? batch.min[i] : Math.min(row.min[at], batch.min[i]);
       row.max[at] = Number.isNaN(row.max[at]) ? batch.max[i] : Math.max(row.max[at], batch.max[i]);
-      row.bytes[at] += batch.mean[i] * batch.ns[i];
-      row.ns[at] += batch.ns[i];
-      row.sent[at] += batch.dequeued_bytes[i];
+      const wide = Math.min(at + 1, Math.round(batch.ns[i] / this.cell.bin_ns));
+      let columns = 1;
+      while (columns < wide && row.ns[at - columns] === 0) columns++;
+      for (let column = at; column > at - columns; column--) {
+        row.bytes[column] += batch.mean[i] * batch.ns[i] / columns;
+        row.ns[column] += batch.ns[i] / columns;
+        row.sent[column] += batch.dequeued_bytes[i] / columns;
+        if (column < at) [row.min[column], row.max[column]] = [batch.min[i], batch.max[i]];
+      }
       row.dropped[at] += batch.dropped[i];
       row.marked[at] += batch.marked[i];
       row.peak = Math.max(row.peak, batch.max[i]);
@@ -87,7 +101,7 @@ export class Series {
   /** The column of an instant, or the last one that was received. @param {number | null} ns */
   column(ns) {
     const last = Math.max(0, this.end - 1);
-    return ns === null ? last : Math.min(COLUMNS - 1, Math.max(0, Math.floor(ns / this.cell.bin_ns)));
+    return ns === null ? last : Math.min(COLUMNS - 1, Math.max(0, Math.floor((ns - this.cell.from_ns) / this.cell.bin_ns)));
   }
 
   /** Mean bytes in a queue; NaN if unknown. @param {number} queue @param {number} column */
@@ -103,7 +117,7 @@ export class Series {
     const known = (/** @type {(row: Row, column: number) => number} */ value) =>
       columns.map(column => (row && row.ns[column] > 0 ? value(row, column) : null));
     return [
-      columns.map(column => column * this.ms), known((found, column) => found.min[column]),
+      columns.map(column => this.time(column) / 1e6), known((found, column) => found.min[column]),
       known((found, column) => found.bytes[column] / found.ns[column]), known((found, column) => found.max[column]),
     ];
   }
@@ -137,6 +151,25 @@ export class Series {
   brightest(ns) {
     const means = ns === null && this.totals?.queues.mean_bytes;
     return means ? means.reduce((most, value) => Math.max(most, value), 1) : this.highest;
+  }
+
+  /** The time in which flows last or a queue holds bytes, with a margin; null if there is none. @returns {[number, number] | null} */
+  active() {
+    let from = Infinity, to = -Infinity;
+    for (const row of this.rows.values()) {
+      const columns = Array.from(row.max.keys()).filter(column => row.max[column] > 0);
+      if (!columns.length) continue;
+      from = Math.min(from, this.time(columns[0]));
+      to = Math.max(to, this.time(columns[columns.length - 1] + 1));
+    }
+    const flows = this.totals?.flows;
+    flows?.start_ns.forEach((start, at) => {
+      from = Math.min(from, start);
+      to = Math.max(to, flows.end_ns[at] ?? this.cell.duration_ns);
+    });
+    if (from >= to) return null;
+    const margin = 0.05 * (to - from);
+    return [Math.max(0, from - margin), Math.min(this.cell.duration_ns, to + margin)];
   }
 
   /** Sentences about what was not recorded, and the setting that records it. */

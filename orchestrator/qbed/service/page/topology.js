@@ -90,7 +90,7 @@ export class Topology {
 
   draw() {
     const {series, layout, timeline, canvas} = this;
-    const state = `${series?.version} ${timeline.version} ${this.laidOut} ${this.mark} ${canvas.clientWidth}`;
+    const state = `${series?.state} ${timeline.version} ${this.laidOut} ${this.mark} ${canvas.clientWidth}`;
     if (!series || !layout || this.drawn === state) return;
     this.drawn = state;
     const {context} = surface(canvas), ns = timeline.cursor;

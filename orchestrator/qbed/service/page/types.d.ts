@@ -4,7 +4,7 @@
 export interface Link { a: number; b: number; queues: number[]; rate_bps: number }
 
 export interface Cell {
-  cell: number; duration_ns: number; bin_ns: number; clock: {clock?: string};
+  cell: number; duration_ns: number; from_ns: number; bin_ns: number; clock: {clock?: string};
   queues: string[]; nodes: string[]; kinds: string[]; links: Link[];
 }
 

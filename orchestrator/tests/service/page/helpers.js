@@ -7,7 +7,7 @@ export function star(hosts, more = {}) {
   const queues = names.flatMap(name => [`${name}>s1`, `s1>${name}`]);
   const links = names.map((_, at) => ({a: at + 1, b: 0, queues: [2 * at, 2 * at + 1], rate_bps: 1e9}));
   return {
-    cell: 0, duration_ns: 1e6, bin_ns: 2000, clock: {}, queues, nodes: ['s1', ...names],
+    cell: 0, duration_ns: 1e6, from_ns: 0, bin_ns: 2000, clock: {}, queues, nodes: ['s1', ...names],
     kinds: ['switch', ...names.map(() => 'host')], links, ...more,
   };
 }
@@ -24,7 +24,7 @@ export function clos(racks, hosts, spines) {
     for (let host = 0; host < hosts; host++) link(add(`h${rack * hosts + host + 1}`, 'host'), top);
   }
   const queues = links.flatMap(({a, b}) => [`${nodes[a]}>${nodes[b]}`, `${nodes[b]}>${nodes[a]}`]);
-  return {cell: 0, duration_ns: 1e6, bin_ns: 2000, clock: {}, queues, nodes, kinds, links};
+  return {cell: 0, duration_ns: 1e6, from_ns: 0, bin_ns: 2000, clock: {}, queues, nodes, kinds, links};
 }
 
 /** A batch of one queue: rows of [column, ns, minimum, mean, maximum, bytes that left]. */

@@ -22,6 +22,34 @@ test('a piece that has events but no time keeps its extremes', () => {
   assert.deepEqual(series.curve(1).map(values => values[0]), [0, 100, 300, 700]);
 });
 
+test('a sample that is longer than a column fills the unknown columns before it', () => {
+  const series = new Series(star(2));
+  series.queues(batch(1, [1, 4000, 1, 2, 3, 400], [5, 8000, 7, 8, 9, 800]));
+  assert.deepEqual(series.curve(1).slice(1), [[1, 1, 7, 7, 7, 7], [2, 2, 8, 8, 8, 8], [3, 3, 9, 9, 9, 9]]);
+  assert.deepEqual([...series.rows.get(1).sent.slice(0, 7)], [200, 200, 200, 200, 200, 200, 0]);
+  series.queues(batch(1, [6, 4000, 0, 0, 0, 0]));
+  assert.deepEqual(series.curve(1)[2], [2, 2, 8, 8, 8, 8, 0], 'a known column stays as it is');
+});
+
+test('columns of a part of the cell have its times', () => {
+  const series = new Series(star(2, {from_ns: 500_000, bin_ns: 10}));
+  series.queues(batch(1, [2, 10, 1, 2, 3, 4]));
+  assert.deepEqual(series.curve(1)[0], [0.5, 0.50001, 0.50002]);
+  assert.equal(series.mean(1, series.column(500_025)), 2);
+  assert.equal(series.column(0), 0);
+});
+
+test('the active time is that of flows and of bytes in queues', () => {
+  const series = new Series(star(2));
+  assert.equal(series.active(), null);
+  series.queues(batch(1, [0, 2000, 0, 0, 0, 0], [10, 2000, 0, 1, 5, 0], [19, 2000, 0, 1, 5, 0], [400, 2000, 0, 0, 0, 0]));
+  assert.deepEqual(series.active(), [19_000, 41_000]);
+  series.totals = {flows: {start_ns: [30_000, 5000], end_ns: [60_000, 6000]}};
+  assert.deepEqual(series.active(), [2250, 62_750]);
+  series.totals.flows.end_ns[0] = null;
+  assert.equal(series.active()[1], 1e6, 'a flow that did not end lasts to the end of the cell');
+});
+
 test('columns beyond the end are left out', () => {
   const series = new Series(star(2));
   series.queues(batch(0, [COLUMNS, 1, 1, 1, 1, 1]));

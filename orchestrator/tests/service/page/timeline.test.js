@@ -3,6 +3,9 @@ import assert from 'node:assert/strict';
 import {test} from 'node:test';
 import {Timeline, rate, size, ticks, time} from '../../../qbed/service/page/timeline.js';
 
+globalThis.sessionStorage = {getItem: () => null};
+const {windowOf} = await import('../../../qbed/service/page/detail.js');
+
 test('zooming keeps the point under the mouse, and the view within the cell', () => {
   const line = new Timeline();
   line.show(1000);
@@ -37,6 +40,12 @@ test('another cell of the same duration keeps view and cursor', () => {
   assert.deepEqual([line.from, line.to, line.cursor], [200, 400, 300]);
   line.show(250);
   assert.deepEqual([line.from, line.to, line.cursor], [0, 250, null]);
+});
+
+test('finer columns are read for a small view, with a margin', () => {
+  assert.equal(windowOf(0, 600, 1000), null);
+  assert.deepEqual(windowOf(0, 400, 1000), [0, 500]);
+  assert.deepEqual(windowOf(990.5, 994.5, 1000), [989, 996]);
 });
 
 test('instants of an axis are round', () => {
