@@ -89,7 +89,7 @@ def test_a_campaigns_samples_are_those_of_parquet(
     assert [(row["claim"], row["holds"], row["verdict"]) for row in claims] == [("all-complete", 1, "holds")]
     assert server.query("SELECT count(load) FROM machine", "live")[0]["count"] >= 1
     progress_query = 'SELECT last("cells_ended") AS "ended", "cells", "cell_name", "left_s" FROM "progress"'
-    (progress,) = server.progress_query(query, "live")
+    (progress,) = server.query(progress_query, "live")
     assert [progress[name] for name in ("ended", "cells", "cell_name", "left_s")] == [2, 2, "1", 0]
     (newest,) = server.query('SELECT last("run_name") AS "newest" FROM "run"', "live")
     assert newest["newest"] == results[0]["run"]
