@@ -91,6 +91,11 @@ def test_a_finished_lab_shows_what_it_recorded(
     assert_no_errors(browser)
 
 
+def test_the_phase_of_a_running_job_is_not_checking(service: ServiceProcess, jobs: dict[str, int]) -> None:
+    phases = [data["name"] for name, data in service.events(f"/jobs/{jobs['small']}/events") if name == "phase"]
+    assert phases[:2] == ["checking", "running"] and {"claims", "report"} <= {*phases}
+
+
 def test_only_a_verdict_that_was_not_expected_has_a_mark(
     service: ServiceProcess, browser: Browser, jobs: dict[str, int]
 ) -> None:

@@ -21,6 +21,7 @@ export class Heat {
     this.picture = document.createElement('canvas');
     this.picture.width = COLUMNS;
     this.row = 0;
+    this.automatic = true;  // the fullest queue is selected until the user selects one
     /** @type {number[]} */
     this.queues = [];
     /** @type {Series | null} */
@@ -51,7 +52,8 @@ export class Heat {
     this.queues = series.shown();
     canvas.hidden = !this.queues.length;
     if (canvas.hidden) return;
-    this.row = Math.min(this.row, this.queues.length - 1);
+    if (this.automatic) this.row = this.queues.indexOf(series.shown(1)[0]);
+    this.row = Math.max(0, Math.min(this.row, this.queues.length - 1));
     this.paint(series);
     const {context, width, height} = surface(canvas), rows = this.queues.length, bottom = height - AXIS, high = bottom / rows;
     context.fillStyle = style('--ink');
@@ -138,7 +140,10 @@ export class Heat {
   }
 
   /** @param {number} row */
-  select(row) { this.row = Math.min(this.queues.length - 1, Math.max(0, row)); }
+  select(row) {
+    this.automatic = false;
+    this.row = Math.min(this.queues.length - 1, Math.max(0, row));
+  }
 
   /** @param {KeyboardEvent} event */
   key(event) {

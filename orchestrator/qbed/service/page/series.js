@@ -5,6 +5,7 @@
 
 export const COLUMNS = 512;
 export const MAX_ROWS = 100;
+const MANY_ROWS = 24;
 
 let made = 0;
 
@@ -90,10 +91,11 @@ export class Series {
     this.version++;
   }
 
-  /** The queues with a series, in their order: those with the highest peaks if there are more than `limit`. */
+  /** The queues with a series, in their order. Of many, those that held bytes, and at most `limit`: the fullest. */
   shown(limit = MAX_ROWS) {
-    const known = [...this.rows.keys()];
     const peak = (/** @type {number} */ queue) => this.rows.get(queue)?.peak ?? 0;
+    let known = [...this.rows.keys()];
+    if (known.length > MANY_ROWS && known.some(queue => peak(queue) > 0)) known = known.filter(queue => peak(queue) > 0);
     if (known.length > limit) known.sort((a, b) => peak(b) - peak(a) || a - b).length = limit;
     return known.sort((a, b) => a - b);
   }

@@ -130,7 +130,7 @@ export class Topology {
     context.fill();
     context.stroke();
     const text = mark.kind === 'rack' && room < 60 ? `${mark.nodes.length}` : mark.label, length = context.measureText(text).width;
-    if (length > room * (mark.kind === 'host' ? 1 : 1.3) - 2 && !(focused && mark.kind !== 'host')) return;
+    if (length > room * (mark.kind === 'host' ? 1.1 : 1.3) && !(focused && mark.kind !== 'host')) return;
     const [left, top] = mark.kind === 'switch' ? [Math.min(this.canvas.clientWidth - length, x + wide + 4), y - wide - 4]
       : [Math.max(0, x - length / 2), y + wide + 9];
     context.textBaseline = 'middle';

@@ -67,6 +67,14 @@ test('the fullest queues are shown if there are many', () => {
   assert.equal(least, 180);
 });
 
+test('of many queues, those that held bytes are shown', () => {
+  const series = new Series(star(100));
+  for (let queue = 0; queue < 40; queue++) series.queues(batch(queue, [0, 1, 0, 0, 0, 0]));
+  assert.equal(series.shown().length, 40, 'none held any');
+  series.queues(batch(7, [1, 1, 0, 0, 9, 0]));
+  assert.deepEqual(series.shown(), [7]);
+});
+
 test('the load of a link is that of the instant, or the mean over a cell that has ended', () => {
   const series = new Series(star(2));
   series.queues(batch(1, ...Array.from({length: 20}, (_, at) => [at, 2000, 0, at * 10, 0, at < 10 ? 250 : 125])));
