@@ -233,7 +233,7 @@ class Dashboard:
             "timepicker": {
                 "refresh_intervals": [REFRESH, "30s", "5m"], **({} if self.time_picker else {"hidden": True}),
             },
-            "links": [*self.links, _OTHERS],
+            "links": [*self.links, _OTHERS, _PAGE],
             "annotations": {"list": notes},
             "templating": {"list": [variable.json() for variable in self.variables]}, "panels": panels,
         }  # fmt: skip
@@ -244,6 +244,8 @@ _OTHERS: Json = {
     "tooltip": "the other dashboards, of the same run", "includeVars": True, "keepTime": False, "targetBlank": False,
 }  # fmt: skip
 """Without the time range: samples have times in the year 2000, other points the current time."""
+_PAGE = link("the page of qbed", "http://localhost:8410/")
+"""The page of `qbed serve` at its default port."""
 
 
 def dumps(value: Any, indent: str = "", width: int = 160) -> str:

@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from dashboards import FOLDER, answers, dashboards, filled, panel, select, spans
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from influx import Server, served
 
+from dashboards import FOLDER, answers, dashboards, filled, panel, select, spans
 from qbed.live.grafana import texts
 from qbed.live.grafana_panels import EPOCH_MS, NEUTRAL, REFRESH, SOURCE
 from qbed.live.moments import event_points
@@ -49,6 +49,7 @@ from qbed.live.results import (
 )
 from qbed.live.sinks.influx import Influx
 from qbed.schemes.declaration import registry
+from qbed.service.settings import Settings
 from qbed.telemetry import tables
 
 BEGUN_NS = 1_700_000_000 * 10**9
@@ -232,6 +233,7 @@ class TestFaults:
             dashboard = dashboards()[name]
             chosen = select(server, "qbed", dashboard)
             links = {link["title"]: link["url"] for link in dashboard["links"] if link["type"] == "link"}
+            assert links.pop("the page of qbed") == f"http://localhost:{Settings.port}/"
             found = {
                 title: [int(chosen[part]) - EPOCH_MS for part in re.findall(r"=\$\{(\w+)\}", url)]
                 for title, url in links.items()
