@@ -175,9 +175,17 @@ class Bench:
 
 
 def sent(file: Path) -> Counter[tuple[str, str]]:
-    """How many points a file of samples has, by measurement and cell."""
+    """How many points a file of samples has, by measurement and cell, without those that depend on the wall clock.
+
+    Those are the machine's, the progress, and cells that begin while the exporter follows them.
+    """
     rows = [json.loads(line) for line in file.read_text().splitlines()]
-    return Counter((row["measurement"], row.get("cell", "")) for row in rows if row["measurement"] != "machine")
+    return Counter(
+        (row["measurement"], row.get("cell", ""))
+        for row in rows
+        if row["measurement"] not in ("machine", "progress")
+        and (row["measurement"] != "cell" or any(name.startswith("axis_") for name in row))
+    )
 
 
 def hashes(folder: Path) -> dict[str, str]:
