@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
+from dashboards import FOLDER, answers, dashboards, filled, panel, select, spans
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from influx import Server, served
 
-from dashboards import FOLDER, answers, dashboards, filled, panel, select, spans
 from qbed.live.grafana import texts
 from qbed.live.grafana_panels import EPOCH_MS, NEUTRAL, REFRESH, SOURCE
 from qbed.live.moments import event_points
