@@ -76,6 +76,10 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         print(f"papers: {error}", file=sys.stderr)
         return 2
+    changed = ["git", "diff", "--quiet", "HEAD", "--", ".", ":!docs/papers"]
+    if not options.finished and subprocess.run(changed, cwd=ROOT, check=False).returncode != 0:
+        print("papers: commit the changes first: a record names the commit that was run", file=sys.stderr)
+        return 2
     failed = False
     for name, key in pairs:
         try:

@@ -40,13 +40,14 @@ def meta(task: Task, commit: str | None, wall_s: float) -> Row:
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit of the Git repository that has the folder, with ` and changes` if its tracked files differ from it.
+    """The commit that is checked out in the Git repository that has the folder; None without a repository or Git.
 
-    None without a repository or without Git.
+    Whether files differ from it is not asked: Git then runs programs that the repository's own configuration names
+    (`core.fsmonitor`, filters), and a lab's folder is not trusted. campaign.json has the lab's checksum.
     """
-    describe = ["git", "-C", str(folder), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty= and changes"]
+    command = ["git", "-C", str(folder), "rev-parse", "--verify", "--quiet", "--short=12", "HEAD"]
     with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(describe, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
         return done.stdout.strip() or None
     return None
 

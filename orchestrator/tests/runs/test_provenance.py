@@ -30,7 +30,21 @@ def test_a_lab_in_a_repository_has_its_commit(tmp_path: Path) -> None:
     (folder / "untracked").write_text("")
     assert commit_of(folder) == commit
     (folder / "lab.yml").write_text("name: b\n")
-    assert commit_of(folder) == f"{commit} and changes"
+    assert commit_of(folder) == commit
+
+
+def test_a_repository_runs_no_program(tmp_path: Path) -> None:
+    """Its configuration may come from anybody."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitattributes").write_text("* filter=trap\n")
+    (tmp_path / "lab.yml").write_text("name: a\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "labs: add a lab")
+    for name in ("core.fsmonitor", "filter.trap.clean", "filter.trap.process"):
+        git(tmp_path, "config", name, f"touch {tmp_path}/trapped; false")
+    (tmp_path / "lab.yml").write_text("name: b\n")
+    assert commit_of(tmp_path) is not None
+    assert not (tmp_path / "trapped").exists()
 
 
 def test_a_lab_elsewhere_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
