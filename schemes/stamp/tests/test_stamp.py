@@ -98,30 +98,44 @@ def yaml_of(settings: dict[str, Any]) -> str:
     )
 
 
+def send_through_two_queues(lab: DatagramLab, datagrams: list[Datagram]) -> list[dict[str, int]]:
+    """Send datagrams from h1 to h2, with captures around both queues; the statistics of both."""
+    lab.capture({"s1": "eth0 eth1", "s2": "eth0 eth1"})
+    lab.listen("h2")
+    lab.send("h1", datagrams)
+    lab.sleep()
+    return [lab.statistics(*end) for end in (("s1", "eth1"), ("s2", "eth1"))]
+
+
+def captured_at_two_queues(
+    lab: DatagramLab, count: int, settings: dict[str, Any]
+) -> tuple[list[CapturedDatagram], list[CapturedDatagram], list[CapturedDatagram]]:
+    """The datagrams at both ends of the link between the queues, and behind the second queue.
+
+    All arrive, as the model predicts, with valid checksums; a receiver accepts only packets with a correct checksum.
+    """
+    received, between, arrived, forwarded = (
+        [datagram for datagram in lab.captured(*end) if datagram.ports == (SENDER, PORT)]
+        for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth0"), ("s2", "eth1"))
+    )
+    assert len(forwarded) == count
+    agree(Port(10**9, **settings), received, between)
+    agree(Port(4 * 10**8, **settings), arrived, forwarded)
+    assert all(packet.has_valid_checksums and packet.checksum for packet in [*received, *between, *forwarded])
+    assert [payload for _, _, payload in lab.received("h2")] == [packet.payload for packet in forwarded]
+    return between, arrived, forwarded
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_two_queues_accumulate(bench: Callable[..., Any], name: str) -> None:
     settings = SETTINGS[name]
     bits = (1, 4, 8) if "exponent" in settings else (1, 4, 8, 32)
     with bench(yaml_of(settings)) as lab:
-        lab.capture({"s1": "eth0 eth1", "s2": "eth0 eth1"})
-        lab.listen("h2")
-        datagrams = burst(180, bits=bits)
-        lab.send("h1", datagrams)
-        lab.sleep()
-        statistics = [lab.statistics(*end) for end in (("s1", "eth1"), ("s2", "eth1"))]
-    received, between, arrived, forwarded = (
-        [datagram for datagram in lab.captured(*end) if datagram.ports == (SENDER, PORT)]
-        for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth0"), ("s2", "eth1"))
-    )
-    assert len(forwarded) == 180
-    agree(Port(10**9, **settings), received, between)
-    agree(Port(4 * 10**8, **settings), arrived, forwarded)
+        statistics = send_through_two_queues(lab, burst(180, bits=bits))
+    between, arrived, _ = captured_at_two_queues(lab, 180, settings)
     # the queue was long, and links do not modify packets
     assert max(packet.header.signal for packet in between if packet.header.kind == Kind.MAX) > 50
     assert [datagram.payload for datagram in between] == [datagram.payload for datagram in arrived]
-    assert all(packet.has_valid_checksums and packet.checksum for packet in [*received, *between, *forwarded])
-    # a receiver accepts only packets with a correct checksum
-    assert [payload for _, _, payload in lab.received("h2")] == [packet.payload for packet in forwarded]
     assert [found["stamped"] for found in statistics] == [180, 180]
     assert all(
         found[other] == 0
@@ -142,22 +156,10 @@ def test_two_queues_accumulate_in_compact_headers(bench: Callable[..., Any]) -> 
         for header in headers
     ]
     with bench() as lab:
-        lab.capture({"s1": "eth0 eth1", "s2": "eth0 eth1"})
-        lab.listen("h2")
-        lab.send("h1", datagrams)
-        lab.sleep()
-        statistics = [lab.statistics(*end) for end in (("s1", "eth1"), ("s2", "eth1"))]
-    received, between, arrived, forwarded = (
-        [datagram for datagram in lab.captured(*end) if datagram.ports == (SENDER, PORT)]
-        for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth0"), ("s2", "eth1"))
-    )
-    assert len(forwarded) == 180
-    agree(Port(10**9), received, between)
-    agree(Port(4 * 10**8), arrived, forwarded)
+        statistics = send_through_two_queues(lab, datagrams)
+    between, _, forwarded = captured_at_two_queues(lab, 180, {})
     assert {packet.header.length for packet in forwarded} == {20, 21, 22, 24, 28}
     assert max(packet.header.signal for packet in between if packet.header[3:6] == (Kind.MAX, Unit.PACKETS, 4)) > 5
-    assert all(packet.has_valid_checksums and packet.checksum for packet in [*received, *between, *forwarded])
-    assert [payload for _, _, payload in lab.received("h2")] == [packet.payload for packet in forwarded]
     assert [(found["stamped"], found["left_out"], found["malformed"]) for found in statistics] == [(135, 45, 0)] * 2
 
 
