@@ -22,7 +22,7 @@ export function depthColour(bytes, highest) {
   return `rgb(${red} ${green} ${blue})`;
 }
 
-/** Classes of a link's use: their lower bounds, colours, line widths and names. The width tells the same as the colour. */
+/** Classes of a link's use: their lower bounds, colours, line widths and names. Width and colour show the same class. */
 export const USES = [
   {from: 0, colour: '#9aa5b1', width: 1, name: 'under 1 %'},
   {from: 0.01, colour: '#56b4e9', width: 1.5, name: 'to 25 %'},
