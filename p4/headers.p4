@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a switch knows of packets. The congestion header is that of
+ * Headers that a switch parses. The congestion header is that of
  * docs/formats.md section 6 (kernel/include/uapi/qbed/signal.h).
  */
 #ifndef QBED_HEADERS_P4

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CE mark, as INET_ECN_set_ce() of Linux. */
+/* Reads the ECN field, and sets CE, as INET_ECN_set_ce() of Linux does. */
 #ifndef QBED_MARKING_P4
 #define QBED_MARKING_P4
 
 #include "headers.p4"
 
-/* ECN_NOT_CAPABLE for what is not IP, too. */
+/* A packet that is not IP counts as ECN_NOT_CAPABLE. */
 control ReadEcn(in headers hdr, out bit<2> ecn)
 {
     apply {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a switch remembers of a packet. The program says what its scheme does:
- * `struct scheme_metadata` comes before this.
+ * Metadata of a packet in a switch. A scheme's program defines
+ * `struct scheme_metadata` before it includes this file.
  */
 #ifndef QBED_METADATA_P4
 #define QBED_METADATA_P4

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a queue adds to the congestion header, and UDP's checksum after that: docs/formats.md section 6. */
+/* A queue's update of the congestion header, and of UDP's checksum after it: docs/formats.md section 6. */
 #ifndef QBED_SIGNAL_P4
 #define QBED_SIGNAL_P4
 

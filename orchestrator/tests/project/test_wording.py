@@ -13,26 +13,58 @@ ROOT = checkout()
 assert ROOT is not None
 WORDING = ROOT / "tools" / "wording"
 
-PLANTED = {
-    ("a.py", "x = 1\ntold_entries = x\n"): "a.py:2: identifier told_entries: `told` is no name",
-    ("a.py", "class CrewMember: ...\n"): "a.py:1: identifier CrewMember: `crew` is no name",
-    ("a.py", "x = 1  # which nobody reads\n"): "a.py:1: prose: `nobody` has a technical word",
-    ("a.py", 'def f():\n    """Of a host."""\n'): "a.py:2: opening: `Of ...` is a fragment",
-    ("a.py", "# The same for links.\nx = 1\n"): "a.py:1: opening: `The same ...` is a fragment",
-    ("a.rs", "fn is_parked() {}\n"): "a.rs:1: identifier is_parked: `parked` is no name",
-    ("a.rs", "/// Who wakes the supervisor.\nstruct Waker;\n"): "a.rs:1: opening: `Who ...` is a fragment",
-    ("a.rs", "fn f() {} // it hears\n"): "a.rs:1: prose: `hears` has a technical word",
-    ("a.c", "int own;\n"): "a.c:1: identifier own: `own` is no name",
-    ("a.c", "/*\n * What a queue holds.\n */\n"): "a.c:2: opening: `What ...` is a fragment",
-    ("a.h", "int x; /* told once */\n"): "a.h:1: prose: `told` has a technical word",
-    ("a.p4", "bit<8> parking_port;\n"): "a.p4:1: identifier parking_port: `parking` is no name",
-    ("a.js", "const text = `x`; let said = 1;\n"): "a.js:1: identifier said: `said` is no name",
-    ("a.sh", "run  # Where the cache is.\n"): "a.sh:1: opening: `Where the ...` is a fragment",
-    ("a.yml", "x: 1  # for somebody\n"): "a.yml:1: prose: `somebody` has a technical word",
-    ("a.md", "The queue is told.\n"): "a.md:1: prose: `told` has a technical word",
-    ("tool", "#!/usr/bin/env python3\nfar = 1\n"): "tool:2: identifier far: `far` is no name",
-    ("tool", "#!/bin/sh\n# amiss\n"): "tool:2: prose: `amiss` has a technical word",
+IDENTIFIERS = {
+    "a.py": "{} = 1\n",
+    "a.rs": "fn {}() {{}}\n",
+    "a.c": "int {};\n",
+    "a.h": "extern int {};\n",
+    "a.p4": "bit<8> {};\n",
+    "a.js": "const text = `x`; let {} = 1;\n",
+    "tool": "#!/usr/bin/env python3\n{} = 1\n",
 }
+COMMENTS = {
+    "a.py": "x = 1  # {}\n",
+    "docstring.py": 'def f():\n    """{}"""\n',
+    "a.rs": "/// {}\nstruct Waker;\n",
+    "inner.rs": "fn f() {{}} // {}\n",
+    "a.c": "/*\n * {}\n */\n",
+    "a.h": "int x; /* {} */\n",
+    "a.p4": "// {}\n",
+    "a.js": "/** {} */\n",
+    "a.sh": "run  # {}\n",
+    "licensed.sh": "# SPDX-License-Identifier: Apache-2.0\n# {}\n",
+    "licensed.c": "// SPDX-License-Identifier: GPL-2.0\n/* {} */\n",
+    "a.yml": "x: 1  # {}\n",
+    "Makefile": "# {}\n",
+    "tool": "#!/bin/sh\n# {}\n",
+}
+NAMES = {"told_entries": "told", "is_parked": "parked", "CrewMember": "crew", "own": "own"}
+WORDS = ("told", "hears", "nobody", "amiss")
+OPENINGS = {
+    "Of a host.": "Of",
+    "The same for links.": "The same",
+    "Who wakes the supervisor.": "Who",
+    "Whose queue it is.": "Whose",
+    "What a queue holds.": "What",
+    "Where the cache is.": "Where the",
+}
+PLANTED = [
+    *(
+        (name, text.format(planted), f"identifier {planted}: `{word}` is no name")
+        for name, text in IDENTIFIERS.items()
+        for planted, word in NAMES.items()
+    ),
+    *(
+        (name, text.format(f"A flow that {word} x."), f"prose: `{word}` has a technical word")
+        for name, text in {**COMMENTS, "a.md": "{}\n"}.items()
+        for word in WORDS
+    ),
+    *(
+        (name, text.format(sentence), f"opening: `{opening} ...` is a fragment")
+        for name, text in COMMENTS.items()
+        for sentence, opening in OPENINGS.items()
+    ),
+]
 LEGITIMATE = {
     "words.py": "words = (\n    'told'\n    'nobody'\n)\n",
     "a.py": "# parking lot\nparking_lot = to_owned = 'told'\n# A line that continues\n# What follows it.\n",
@@ -44,24 +76,44 @@ LEGITIMATE = {
 }
 
 
-def refused(path: Path) -> str:
-    """The output of tools/wording about one file."""
-    done = subprocess.run([WORDING, path.name], cwd=path.parent, capture_output=True, text=True)
+def refused(folder: Path, *names: str) -> list[str]:
+    """The lines that tools/wording prints about these files."""
+    done = subprocess.run([WORDING, *names], cwd=folder, capture_output=True, text=True)
     assert not done.stderr
     assert bool(done.returncode) == bool(done.stdout)
-    return done.stdout.rstrip()
+    return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("name, text", PLANTED, ids=lambda value: value.splitlines()[-1])
-def test_a_planted_violation_is_refused(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    assert refused(tmp_path / name) == PLANTED[name, text]
+def test_a_violation_of_each_rule_is_refused_in_each_language(tmp_path: Path) -> None:
+    """Each planted violation is a file in a folder of its own."""
+    expected = {}
+    for number, (name, text, message) in enumerate(PLANTED):
+        path = tmp_path / str(number) / name
+        path.parent.mkdir()
+        path.write_text(text)
+        expected[f"{number}/{name}"] = (text, message)
+    found = {}
+    for line in refused(tmp_path, *expected):
+        name, number, message = line.split(":", 2)
+        assert 1 <= int(number) <= expected[name][0].count("\n")
+        assert name not in found
+        found[name] = (expected[name][0], message.strip())
+    assert found == expected
+
+
+def test_each_violation_has_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\ntold = 2  # nobody\n\n# Of a host.\n")
+    assert refused(tmp_path, "a.py") == [
+        "a.py:2: identifier told: `told` is no name",
+        "a.py:2: prose: `nobody` has a technical word",
+        "a.py:4: opening: `Of ...` is a fragment",
+    ]
 
 
 @pytest.mark.parametrize("name", LEGITIMATE)
 def test_what_only_looks_like_a_violation_passes(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(LEGITIMATE[name])
-    assert refused(tmp_path / name) == ""
+    assert refused(tmp_path, name) == []
 
 
 def test_a_subject_is_at_most_72_characters_since_the_last_tag(tmp_path: Path) -> None:

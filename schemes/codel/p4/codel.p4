@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What CoDel signals by is marked CE, or dropped where it is not ECN-capable. */
+/* CoDel: a packet that its control law selects is marked CE, or dropped if it is not ECN-capable. */
 #include "headers.p4"
 
 struct scheme_metadata {
