@@ -94,8 +94,8 @@ def test_a_violation_of_each_rule_is_refused_in_each_language(tmp_path: Path) ->
         expected[f"{number}/{name}"] = (text, message)
     found = {}
     for line in refused(tmp_path, *expected):
-        name, number, message = line.split(":", 2)
-        assert 1 <= int(number) <= expected[name][0].count("\n")
+        name, at, message = line.split(":", 2)
+        assert 1 <= int(at) <= expected[name][0].count("\n")
         assert name not in found
         found[name] = (expected[name][0], message.strip())
     assert found == expected
