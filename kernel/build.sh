@@ -60,8 +60,8 @@ print_result_and_exit() { printf '%s %s\n' "$kernel" "$version"; exit; }
 
 # One build at a time per user; a waiting one then finds the result.
 [ ! -x "$kernel/linux" ] || print_result_and_exit
-exec 9>"$cache/kernel/.lock"
-flock 9
+. "$root/tools/build-lock"
+build_lock "$cache/kernel/.lock" "building the kernel $series"
 
 # The incomplete build, removed on any exit.
 incomplete= ticker=

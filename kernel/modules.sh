@@ -113,8 +113,8 @@ build() {
 find_missing
 [ ${#missing[@]} -gt 0 ] || print_result_and_exit
 # One build at a time per user; a waiting one then finds the result.
-exec 9>"$(dirname "$kernel")/.lock"
-flock 9
+. "$root/tools/build-lock"
+build_lock "$(dirname "$kernel")/.lock" "building kernel modules (${missing[*]})"
 find_missing
 [ ${#missing[@]} -eq 0 ] || build
 print_result_and_exit

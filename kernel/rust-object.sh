@@ -32,8 +32,8 @@ print_result_and_exit() { echo "$object"; exit; }
 
 [ ! -f "$object" ] || print_result_and_exit
 mkdir -p "$cache/rust"
-exec 9>"$cache/rust/.lock"
-flock 9
+. tools/build-lock
+build_lock "$cache/rust/.lock" "building crates/$crate for the kernel"
 [ ! -f "$object" ] || print_result_and_exit
 work=$(mktemp -d "$cache/rust/.$crate-XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -55,7 +55,7 @@ build() {
 }
 
 mkdir -p "$cache/tc" "$cache/source"
-exec 9>"$cache/tc/.lock"
-flock 9
+. "$root/tools/build-lock"
+build_lock "$cache/tc/.lock" "building plugins of tc"
 [ -d "$out" ] || build
 echo "$out"

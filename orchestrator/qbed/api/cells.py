@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbed.api.labs import Lab
 from qbed.api.runs import prepared
+from qbed.base import terminal
 from qbed.base.errors import QbedError
 from qbed.substrates import Limits
 from qbed.substrates.rebuild import build_changed
@@ -39,7 +40,7 @@ def queue(
     """
     from qbed.runs.queued import queue_cells
 
-    build_changed(lambda _: None)
+    build_changed(terminal.print_status)
     task = prepared("queue", lab, options, profile=profile, seeds=seeds).task
     return [key for key, stored in queue_cells(task) if not stored]
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from qbed.api.labs import Lab
+from qbed.base import terminal
 from qbed.config.units import parse_duration
 from qbed.substrates import DEFAULT, Deployment, Limits, find_lab, substrate
 from qbed.substrates.rebuild import build_changed
@@ -63,7 +64,7 @@ class Live:
 @contextmanager
 def up(lab: Lab, *, seed: int | None = None, name: str | None = None, on: str = DEFAULT) -> Iterator[Live]:
     """Bring a lab up, and take it down on exit. `name` replaces the lab's name."""
-    build_changed(lambda _: None)
+    build_changed(terminal.print_status)
     plan = (lab if name is None else lab.set(name=name)).plan(seed)
     where = substrate(on)
     where.check_name_free(plan.lab)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from qbed.api.labs import Lab
+from qbed.base import terminal
 from qbed.base.errors import QbedError, nearest
 from qbed.base.json_files import Row, read_json
 from qbed.campaign.axes import Value
@@ -176,7 +177,7 @@ def run(
     """
     from qbed.runs.experiment import run_campaign
 
-    build_changed(lambda _: None)
+    build_changed(terminal.print_status)
     executor = options.pop("executor", None) or _local(jobs, options.get("on", DEFAULT))
     experiment = prepared("run", lab, options, profile=profile, out=out, seeds=seeds)
     run_campaign(experiment, executor, _Watch(progress), images=images, fresh=fresh)
@@ -285,6 +286,7 @@ class _Watch:
     def damaged(self, files: list[str]) -> None: ...
     def waiting(self) -> None: ...
     def discarded(self, difference: str) -> None: ...
+    def obsolete(self, text: str) -> None: ...
     def phase(self, name: str) -> None: ...
     def flushing(self, text: str) -> None: ...
     def delivered(self, result: Delivery | str) -> None: ...

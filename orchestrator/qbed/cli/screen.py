@@ -112,6 +112,9 @@ class Screen:
     def discarded(self, difference: str) -> None:
         self.console.print(f"the folder held another run ({difference} differ): it was discarded", soft_wrap=True)
 
+    def obsolete(self, text: str) -> None:
+        self.console.print(text, style="yellow", soft_wrap=True)
+
     def progress(self, finished: int, running: float) -> None:
         self.bar.update(self._cells, completed=self._skipped + finished + running)
 

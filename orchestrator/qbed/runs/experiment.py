@@ -43,6 +43,7 @@ from qbed.storage.checksums import record_checksums
 from qbed.storage.identity import CELL_FORM, StoreError, ran_on
 from qbed.storage.run_folder import CLAIMS, PARAMETERS, RunFolder
 from qbed.substrates import DEFAULT, DiskFullError, Limits, Substrate, substrate
+from qbed.substrates.rebuild import shorten_names
 from qbed.substrates.toolchain import find_toolchain
 from qbed.telemetry.tables import VERSION, traces_of
 
@@ -68,6 +69,9 @@ class Screen(Watcher, Protocol):
 
     def discarded(self, difference: str) -> None:
         """Another run in the folder was discarded; `difference` is the part that differs."""
+
+    def obsolete(self, text: str) -> None:
+        """Finished cells loaded a file that has changed and are run again; `text` is a message."""
 
     def phase(self, name: str) -> None:
         """The run enters this phase."""
@@ -181,6 +185,7 @@ def prepare(
         "plans": checked.plans,
         "matrix": json.loads(json.dumps(matrix.describe(), default=str)),
         "toolchain": find_toolchain().manifest.model_dump(),
+        "inputs": checked.inputs,
         "views": [{"name": view, "sql": sql} for view, sql in campaign.views.items()],
         "claims": [claim.model_dump() for claim in campaign.claims],
         "figures": [figure.model_dump() for figure in campaign.figures],
@@ -210,8 +215,9 @@ def prepare(
 
 
 def default_folder(identity: Row, options: RunOptions) -> Path:
-    """The run folder without --out; it differs for another plan, matrix or toolchain."""
-    mark = fingerprint({key: identity[key] for key in ("plans", "matrix", "toolchain", "version")})[:8]
+    """The run folder without --out; it differs for another plan or matrix, and for other inputs of the sample plans."""
+    inputs = "inputs" if identity.get("inputs") else "toolchain"
+    mark = fingerprint({key: identity[key] for key in ("plans", "matrix", inputs, "version")})[:8]
     out = Path("runs") / f"{identity['name']}-{options.profile or 'all'}-{mark}"
     return out if options.on == DEFAULT or options.several else out.with_name(f"{out.name}-{options.on}")
 
@@ -280,14 +286,17 @@ def run_campaign(
     """
     begun = time.monotonic()
     task = experiment.task
-    store = RunFolder(task.out)
-    check_shards(shards, experiment.identity)
+    store, inputs = RunFolder(task.out), substrate(task.on).inputs
+    current = None if inputs is None else inputs.value
+    check_shards(shards, experiment.identity, current)
     with store.lock(screen.waiting):
         if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:
             raise DiskFullError(f"the disk is full: {task.out} has less than {SMALLEST_FREE_BYTES >> 20} MB left")
-        different = store.claim(experiment.identity, fresh=fresh)
+        different = store.claim(experiment.identity, fresh=fresh, current=current)
         if different is not None:
             screen.discarded(different)
+        if current is not None and (obsolete := store.remove_obsolete(current)):
+            screen.obsolete(_obsolete_cells(obsolete))
         write_json(task.out / PARAMETERS, experiment.parameters.model_dump(exclude_none=True))
         choice = Choice(task.matrix, store, experiment.shard)
         totals = Totals(len(choice), 0)
@@ -316,6 +325,13 @@ def run_campaign(
                     f"the disk is full: {task.out}; the finished cells are kept: {error.strerror}"
                 ) from error
             raise
+
+
+def _obsolete_cells(found: Mapping[int, list[str]]) -> str:
+    """A message about cells that are run again, by the names of the inputs that changed."""
+    names = shorten_names(sorted({name for names in found.values() for name in names}))
+    cells = "1 finished cell is" if len(found) == 1 else f"{len(found)} finished cells are"
+    return f"{names} changed: {cells} run again"
 
 
 def _run_all(

@@ -39,10 +39,13 @@ _TABLE_OF = {"fct": "flows", "slowdown": "flows", "cdf": "queues"}
 
 @dataclass
 class PreflightResult:
-    """The lab's name, a hash of the compiled plans, the parameters in effect, and warnings for the user."""
+    """The lab's name, a hash of the compiled plans, their inputs on the substrate, the parameters in effect, and
+    warnings for the user.
+    """
 
     name: str = ""
     plans: str = ""
+    inputs: dict[str, str] = field(default_factory=dict)
     parameters: ParameterTable = field(default_factory=ParameterTable)
     warnings: list[str] = field(default_factory=list)
 
@@ -68,6 +71,8 @@ def run_preflight(
         digest.update(text.encode())
         ports.update(dict.fromkeys(port_names(plan)))
         errors.extend(_missing(loaded, plan, on))
+        if on.inputs is not None:
+            found.inputs.update(on.inputs.of(plan))
 
     file = read_lab(lab)
     plans = Plans(file)

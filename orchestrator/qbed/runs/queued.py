@@ -44,17 +44,17 @@ def run_queued(key: str, limits: Limits, on: Substrate | None = None) -> Outcome
     store, on = needed_store(), on or substrate(DEFAULT)
     queue = Queue(store)
     folder = queue.cell_folder(key)
-    assert on.provenance is not None
+    assert on.inputs is not None
     done = Outcome(0, "complete", None, 0.0, stored=True)
     if store.has(key):
         queue.remove(key)
         return done
-    queue.plan(key, on.provenance)
+    queue.plan(key, on.inputs.of)
     with folder.lock():
         if store.has(key):
             queue.remove(key)
             return done
-        content = queue.plan(key, on.provenance)
+        content = queue.plan(key, on.inputs.of)
         folder.cells.mkdir(exist_ok=True)
         outcome = Worker(QueuedCell(folder.path, limits, content=content), on).run(0)
         if outcome.status == "complete":
@@ -64,9 +64,9 @@ def run_queued(key: str, limits: Limits, on: Substrate | None = None) -> Outcome
 
 def queue_cell(task: Task, number: int, queue: Queue, on: Substrate) -> str:
     """Put a cell's plan into the queue unless the store has the cell; returns its key."""
-    _, content, _ = task.compile(number)
-    assert on.provenance is not None
-    key = cell_key(content, on.provenance)
+    plan, content, _ = task.compile(number)
+    assert on.inputs is not None
+    key = cell_key(content, plan, on.inputs.of(plan))
     if not queue.store.has(key):
         queue.add(key, content)
     return key

@@ -11,7 +11,7 @@ from qbed.runs.choice import Choice
 from qbed.runs.executor import WALL_TIMES
 from qbed.storage.checksums import DamagedError
 from qbed.storage.identity import StoreError, read_any_identity
-from qbed.storage.run_folder import MUST_MATCH, RunFolder
+from qbed.storage.run_folder import MUST_MATCH, TOOLCHAIN, Current, RunFolder, differing_fields
 
 MAX_NAMED = 10
 
@@ -22,13 +22,18 @@ class MissingCellsError(StoreError):
     exit_status = 1
 
 
-def check_shards(shards: Sequence[RunFolder], identity: Row) -> None:
-    """Raise `StoreError` if a shard is no run folder, or belongs to another campaign."""
+def check_shards(shards: Sequence[RunFolder], identity: Row, current: Current | None) -> None:
+    """Raise `StoreError` if a shard is no run folder, or belongs to another campaign.
+
+    `current`: the toolchain of a shard may differ in what its cells do not load.
+    """
     for shard in shards:
-        found = read_any_identity(shard.path)
-        different = [what for key, what in MUST_MATCH.items() if found.get(key) != identity.get(key)]
-        if different:
-            raise StoreError(f"{shard.path} is a shard of another campaign: {' and '.join(different)} differ")
+        fields = differing_fields(read_any_identity(shard.path), identity)
+        if fields == [TOOLCHAIN] and current is not None and not shard.obsolete(current):
+            continue
+        if fields:
+            different = " and ".join(MUST_MATCH[field] for field in fields)
+            raise StoreError(f"{shard.path} is a shard of another campaign: {different} differ")
 
 
 def gather(run: RunFolder, shards: Sequence[RunFolder], choice: Choice) -> None:

@@ -29,7 +29,7 @@ from qbed.network.load import load_cell, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.storage.cell_store import cell_key, default_store
-from qbed.storage.run_folder import RunFolder
+from qbed.storage.run_folder import INPUTS, RunFolder
 from qbed.substrates import DEFAULT, Limits, Substrate, SubstrateError, substrate
 
 PROGRESS_EVERY_S = 0.2
@@ -119,7 +119,7 @@ class Worker:
         self._work = work
         self._run_folder = RunFolder(work.out)
         self._substrate = on or substrate(work.on)
-        wanted = work.store and not work.keep and self._substrate.provenance is not None
+        wanted = work.store and not work.keep and self._substrate.inputs is not None
         self._store = default_store() if wanted else None
 
     def run(self, number: int, pipe: Connection | None = None) -> Outcome:
@@ -158,11 +158,13 @@ class Worker:
 
     def _found(self, plan: Plan, content: bytes, row: Row, number: int, pipe: Connection | None) -> tuple[Row, bool]:
         """Finish a cell; returns its row, and whether it came from the store."""
-        store, provenance = self._store, self._substrate.provenance
-        folder = self._run_folder.folder(number, ".tmp")
-        if store is None or provenance is None:
+        store, folder, inputs = self._store, self._run_folder.folder(number, ".tmp"), dict[str, str]()
+        if self._substrate.inputs is not None:
+            inputs = self._substrate.inputs.of(plan)
+            row = row | {INPUTS: inputs}
+        if store is None:
             return self._commit(number, row | self._run(plan, content, number, pipe)), False
-        key = cell_key(content, provenance)
+        key = cell_key(content, plan, inputs)
         if known := store.take(key, folder):
             return self._commit(number, row | known), True
         with store.claimed(key):

@@ -65,6 +65,9 @@ class EventScreen:
     def discarded(self, difference: str) -> None:
         self.write("discarded", difference=difference)
 
+    def obsolete(self, text: str) -> None:
+        self.write("obsolete", text=text)
+
     def progress(self, finished: int, running: float) -> None:
         if (now := time.monotonic()) - self._progress_at >= EVERY_S:
             self._progress_at = now

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store: a cache of finished cells by the hash of their inputs. A cell in the store is not run again.
 
-In virtual time a cell is determined by its plan, which contains the seed, by the toolchain that runs it, and by the
-code that makes tables of its records. Their hash is the cell's key. The folder of that name contains the tables, the
-captures, and a sealed record with the row of `cells` and the checksums of the other files, as in a run folder. A
-damaged entry is removed, and its cell is run.
+In virtual time a cell is determined by its plan, which contains the seed, by the parts of the toolchain and the
+programs that it loads, and by the code that makes tables of its records. Their hash is the cell's key. The folder of
+that name contains the tables, the captures, and a sealed record with the row of `cells` and the checksums of the other
+files, as in a run folder. A damaged entry is removed, and its cell is run.
 
 A folder is renamed to its key when it is complete, and runs have hard links to its files if they are on the same file
 system. Concurrent readers and writers therefore need no lock. Claiming a cell before a run only avoids double work.
@@ -27,10 +27,12 @@ from pathlib import Path
 
 from qbed import __version__
 from qbed.base.cache import cache_folder
-from qbed.base.files import move, open_regular
+from qbed.base.files import move
 from qbed.base.json_files import FILES, Row
 from qbed.base.locations import schemes_folder
 from qbed.config.units import parse_size
+from qbed.plan.model import Plan
+from qbed.schemes.declaration import registry
 from qbed.storage.checksums import CELL_ROW, DamagedError, cell_damages, cell_record, read_cell_record
 from qbed.storage.identity import CELL_FORM, StoreError
 from qbed.telemetry import tables
@@ -41,10 +43,6 @@ ABANDONED_AFTER_S = 24 * 3600
 LOCK = "lock"
 _CODE_PACKAGES = ("cells", "network", "p4", "plan", "schemes", "substrates", "telemetry")
 """The packages that determine a cell's tables."""
-_PYTHON = b"/run/qbed/tools/python/"
-_LAUNCHES = b'"launches"'
-_NEEDED_BY = {"python": _PYTHON, "finsy": _PYTHON, "frr_version": b"frr"}
-"""Text that every plan contains which depends on this field of the provenance; other plans may contain it, too."""
 
 
 @dataclass(frozen=True)
@@ -62,48 +60,32 @@ def _code_hash() -> str:
     digest = hashlib.sha256(__version__.encode())
     package = Path(__file__).parents[1]
     files = [path for name in _CODE_PACKAGES for path in sorted((package / name).rglob("*.py"))]
-    for path in [*files, *sorted(schemes_folder().glob("[!.]*/scheme.yml"))]:
+    for path in files:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-def key(plan_sha256: str, provenance: Mapping[str, object]) -> str:
-    """The key of a cell: a hash of its plan in the agent's form and of the code and toolchain that run it."""
-    parts = [CELL_FORM, tables.VERSION, _code_hash(), dict(provenance), plan_sha256]
+def key(plan_sha256: str, inputs: Mapping[str, object]) -> str:
+    """The key of a cell: a hash of its plan in the agent's form, of its inputs, and of the code that makes tables."""
+    parts = [CELL_FORM, tables.VERSION, _code_hash(), dict(inputs), plan_sha256]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def cell_key(plan: bytes, provenance: Mapping[str, object]) -> str:
-    """The key of the cell with this plan. The host's Python and FRR are part of it only if the plan runs them: other
-    cells do not depend on their versions.
-    """
-    used: dict[str, object] = {name: value for name, value in provenance.items() if _NEEDED_BY.get(name, b"") in plan}
-    if _LAUNCHES in plan:
-        used["programs"] = _executables(plan)
-    return key(hashlib.sha256(plan).hexdigest(), used)
+def cell_key(content: bytes, plan: Plan, inputs: Mapping[str, str]) -> str:
+    """The key of the cell with this plan. `content`: the plan's text. `inputs`: those of `qbed.substrates.Inputs`."""
+    return key(hashlib.sha256(content).hexdigest(), {"inputs": dict(inputs), "declarations": _declarations(plan)})
 
 
-def _executables(plan: bytes) -> dict[str, str]:
-    """Hashes of the host's programs that a plan runs as workload, without the libraries that they load."""
-    found: dict[str, str] = {}
-    try:
-        launches = json.loads(plan).get("launches", ())
-    except ValueError:  # a damaged plan: its key matches no cell
-        return found
-    for launch in launches:
-        name = launch["argv"][0]
-        if "/" in name and not name.startswith("/"):
-            continue  # a program of the lab: its text is in the plan
-        place = shutil.which(name, path=launch["environment"]["PATH"])
-        if place is not None:
-            found[name] = _hash_file(place, Path(place).stat().st_mtime_ns)
-    return found
+def _declarations(plan: Plan) -> dict[str, str]:
+    """The checksums of the declarations by which the statistics of the plan's queues become rows."""
+    names = {queue.scheme for queue in plan.queues} & registry().keys()
+    return {name: _checksum(schemes_folder() / name / "scheme.yml") for name in sorted(names)}
 
 
 @cache
-def _hash_file(place: str, _changed_ns: int) -> str:
-    with open_regular(place) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _checksum(path: Path) -> str:
+    """The checksum of a declaration, which a process reads once (`registry`)."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def default_store() -> CellStore | None:

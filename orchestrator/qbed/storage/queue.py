@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from qbed.base.files import move, read_bytes
 from qbed.base.json_files import LARGEST, Row
+from qbed.plan.model import Plan
 from qbed.storage.cell_store import CellStore, cell_key
 from qbed.storage.checksums import DamagedError, cell_damages, read_cell_record
 from qbed.storage.identity import StoreError
@@ -52,13 +53,17 @@ class Queue:
         beside.write_bytes(plan)
         move(beside, folder / PLAN)
 
-    def plan(self, key: str, provenance: Mapping[str, object]) -> bytes:
-        """Read a plan. `StoreError` if it is not queued, or has another key with the local toolchain."""
+    def plan(self, key: str, inputs: Callable[[Plan], Mapping[str, str]]) -> bytes:
+        """Read a plan. `StoreError` if it is not queued, or has another key with the local `inputs`."""
         try:
             content = read_bytes(self.cell_folder(key).path / PLAN, LARGEST)
         except FileNotFoundError:
             raise StoreError(f"no plan is queued under {key}: `qbed queue LAB` queues those of a campaign") from None
-        if cell_key(content, provenance) != key:
+        found = None
+        with suppress(ValueError):  # a damaged plan has no key
+            plan = Plan.loads(content)
+            found = cell_key(content, plan, inputs(plan))
+        if found != key:
             raise StoreError(
                 f"the plan under {key} has another key here: it is damaged (delete it, and `qbed queue LAB` queues it"
                 " again), or was queued with another toolchain or state of qbed"

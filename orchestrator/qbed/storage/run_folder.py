@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -40,6 +40,9 @@ from qbed.telemetry.records import RAW_FILES
 DISCARDED = ".discarded.json"
 """The name of `campaign.json` while its run is being discarded."""
 CLAIMS = "claims.json"
+INPUTS = "inputs"
+"""The field of a cell's record with its inputs besides its plan (`qbed.substrates.Inputs`): values by name."""
+TOOLCHAIN = "toolchain"
 PARAMETERS = "parameters.json"
 RUN_FILES = ("cells", "figures", MERGED, CLAIMS, PARAMETERS, "meta.json", "report.html", "telemetry")
 """Files and folders that a run writes besides its tables."""
@@ -56,11 +59,16 @@ MUST_MATCH = {
     "version": "the table formats",
     "matrix": "the axes and their values",
     "plans": "the plans (the lab file or what compiles it)",
-    "toolchain": "the kernel, modules and agent",
+    TOOLCHAIN: "the kernel, modules and agent",
     "substrate": "the substrate or its dilation",
     "cells": "the format of the cells' tables",
 }
-"""Fields that must be equal for a run to be continued; questions, views, claims and figures may change."""
+"""Fields that must be equal for a run to be continued; questions, views, claims and figures may change.
+
+A run also continues with another toolchain, if finished cells have the same inputs with it.
+"""
+Current = Callable[[str], str]
+"""The current value of an input by its name."""
 
 
 class RunFolder:
@@ -72,15 +80,19 @@ class RunFolder:
 
     # --- the run ---
 
-    def claim(self, identity: Row, *, fresh: bool = False) -> str | None:
+    def claim(self, identity: Row, *, fresh: bool = False, current: Current | None = None) -> str | None:
         """Assign the folder to a campaign, or check that it is assigned to it; `StoreError` names what is different.
 
-        `fresh`: discard another run, but no folder that is not a run folder; returns what was different.
+        `fresh`: discard another run, but no folder that is not a run folder; returns what was different. `current`: a
+        run on another toolchain is no other run if one of its finished cells has these inputs.
         """
         known, discarded, different = self.path / IDENTITY, self.path / DISCARDED, None
         if known.exists():
             before = read_any_identity(self.path)
-            different = " and ".join(what for key, what in MUST_MATCH.items() if before.get(key) != identity.get(key))
+            fields = differing_fields(before, identity)
+            if fields == [TOOLCHAIN] and current is not None and self._is_compatible(current):
+                fields = []
+            different = " and ".join(MUST_MATCH[field] for field in fields)
             if different and not fresh:
                 raise StoreError(
                     f"{self.path} holds another run: {different} differ;"
@@ -144,6 +156,46 @@ class RunFolder:
 
     # --- its cells ---
 
+    def obsolete(self, current: Current) -> dict[int, list[str]]:
+        """The finished cells that have other inputs than `current`, by number: the names of these inputs.
+
+        A cell without a valid record of its inputs has the name `inputs`. Cells with a damaged record are left out.
+        """
+        found = {}
+        for number in self._finished():
+            with suppress(DamagedError):
+                inputs = read_cell_record(self.folder(number), number).get(INPUTS)
+                if not isinstance(inputs, dict) or not all(isinstance(value, str) for value in inputs.values()):
+                    found[number] = [INPUTS]
+                elif names := [name for name, value in inputs.items() if current(name) != value]:
+                    found[number] = names
+        return found
+
+    def remove_obsolete(self, current: Current) -> dict[int, list[str]]:
+        """Remove the finished cells that have other inputs than `current`; returns them as `obsolete` does.
+
+        Cells without a record of inputs stay: an older qbed ran them on the folder's toolchain.
+        """
+        found = {number: names for number, names in self.obsolete(current).items() if names != [INPUTS]}
+        for number in found:
+            _remove(self.folder(number))
+        return found
+
+    def _is_compatible(self, current: Current) -> bool:
+        """Whether a run on another toolchain continues: a finished cell stays, or no cell has finished."""
+        finished, obsolete = set(self._finished()), self.obsolete(current)
+        return [INPUTS] not in obsolete.values() and (not finished or finished != obsolete.keys())
+
+    def _finished(self) -> list[int]:
+        """The numbers of the finished cells."""
+        return [number for number, folder in self._ended() if folder == self.folder(number)]
+
+    def _ended(self) -> Iterator[tuple[int, Path]]:
+        """The numbers and folders of the cells that have ended."""
+        for path in sorted(self.cells.glob("*")):
+            if found := _ENDED.fullmatch(path.name):
+                yield int(found[1]), path
+
     def survey(self, cells: Iterable[int]) -> tuple[list[int], list[DamagedError]]:
         """The cells that are still to be run, and the damaged files of those that were finished.
 
@@ -206,9 +258,9 @@ class RunFolder:
     def verify(self) -> Iterator[DamagedError]:
         """All damaged files: those of the cells by number, then the merged ones."""
         identity = self.identity()
-        ended = {int(found[1]): found[0] for path in self.cells.glob("*") if (found := _ENDED.fullmatch(path.name))}
-        for number, name in sorted(ended.items()):
-            yield from cell_damages(self.cells / name, number)
+        ended = dict(self._ended())
+        for number, folder in sorted(ended.items()):
+            yield from cell_damages(folder, number)
         if not (self.path / MERGED).exists() and not self.table("cells").exists():
             return  # the run is unfinished
         if ended:  # without cells: a copy of the tables only
@@ -317,6 +369,11 @@ class RunFolder:
             )
         check_merged(self.path, [f"{name}.parquet" for name in ("cells", *tables.SCHEMAS)])
         return {name: self.table(name) for name in ("cells", *tables.SCHEMAS) if self.table(name).exists()}
+
+
+def differing_fields(before: Row, now: Row) -> list[str]:
+    """The fields of `MUST_MATCH` that two descriptions of runs do not share."""
+    return [field for field in MUST_MATCH if before.get(field) != now.get(field)]
 
 
 def _check_samples(file: Path, number: int, max_samples: Callable[[int], int]) -> None:

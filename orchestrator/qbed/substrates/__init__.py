@@ -210,6 +210,16 @@ class Cell(Protocol):
         """Run the cell to its end and write `out/` into its folder. Raise `CellError` or `SubstrateError`."""
 
 
+class Inputs(Protocol):
+    """The inputs of cells besides their plans: parts of the toolchain, programs and versions, by name."""
+
+    def of(self, plan: Plan) -> dict[str, str]:
+        """The inputs of the cell with this plan: values by name."""
+
+    def value(self, name: str) -> str:
+        """The value of an input now; empty if it does not exist."""
+
+
 class Substrate(Protocol):
     """A way to run a plan."""
 
@@ -226,8 +236,8 @@ class Substrate(Protocol):
         """The limit on concurrent cells; None: one per core."""
 
     @property
-    def provenance(self) -> Row | None:
-        """The inputs of a cell's results besides its plan; None if results do not repeat."""
+    def inputs(self) -> Inputs | None:
+        """The inputs of cells besides their plans; None if results do not repeat."""
 
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Cell:
         """Prepare a cell in `folder`, which holds `plan.json`. Raise `QbedError` if it cannot run here."""

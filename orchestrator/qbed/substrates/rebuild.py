@@ -9,20 +9,22 @@ built here (`tools/setup --toolchain`, a wheel, `$QBED_TOOLCHAIN`) has no record
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from qbed.base.files import read_bytes
 from qbed.base.json_files import LARGEST
 from qbed.base.locations import checkout, setup_folder
+from qbed.substrates.build_lock import build_lock
 from qbed.substrates.toolchain import Toolchain, ToolchainError
 
+BUILDING = "building"
+"""The lock that serializes builds for a virtual environment, in its folder of the set-up."""
 BUILT_ON_DEMAND = ("p4switch",)
 _MAX_NAMES = 3
 Record = dict[str, tuple[str, str, str]]
@@ -51,13 +53,14 @@ def changed_sources() -> list[str]:
 
 def build_changed(report: Callable[[str], None]) -> None:
     """Build what has changed since `make setup`. Raise `ToolchainError` if the build fails."""
-    if not changed_sources():
+    changed = changed_sources()
+    if not changed:
         return
     root, place = checkout(), setup_folder()
     assert root is not None
     why = "it is another user's"
     if os.access(place, os.W_OK):
-        with _build_lock(place):
+        with build_lock(place / BUILDING, f"building {shorten_names(changed)} in {root}", report):
             names = changed_sources()
             if not names:
                 return  # another process has just built it
@@ -90,17 +93,6 @@ def shorten_names(names: list[str]) -> str:
     """The first names, and the number of the others."""
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-@contextmanager
-def _build_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock that serializes builds for a virtual environment."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _read_record(path: Path) -> str:

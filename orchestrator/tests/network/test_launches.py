@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import fake_toolchain
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,8 +21,9 @@ from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.launches import FOLDER
 from qbed.plan.model import Plan
-from qbed.storage.cell_store import cell_key
 from qbed.substrates.containers.placement import Machine, place
+from qbed.substrates.toolchain import toolchain_in
+from qbed.substrates.virtual.inputs import VirtualInputs
 
 LAB = """
 name: mine
@@ -109,26 +111,27 @@ def test_in_containers_programs_need_trust(tmp_path: Path, monkeypatch: pytest.M
     assert place(plan, Machine()).dilation == 1
 
 
-def test_another_program_of_that_name_makes_another_cell(tmp_path: Path) -> None:
+def test_another_program_of_that_name_is_another_input(tmp_path: Path) -> None:
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     (bin_ / "mine").write_text("#!/bin/sh\n")
     (bin_ / "mine").chmod(0o755)
-    plan = plan_of(tmp_path, f"  - {{on: h1, run: mine, environment: {{PATH: {bin_}}}}}\n").dumps().encode()
-    before = cell_key(plan, {})
-    assert cell_key(plan, {}) == before
+    plan = plan_of(tmp_path, f"  - {{on: h1, run: mine, environment: {{PATH: {bin_}}}}}\n")
+    inputs = VirtualInputs(toolchain_in(fake_toolchain(tmp_path / "tools")))
+    before = inputs.of(plan)
+    assert inputs.of(plan) == before and f"program {bin_ / 'mine'}" in before
     (bin_ / "mine").write_text("#!/bin/sh\nexit 1\n")
-    assert cell_key(plan, {}) != before
+    assert [name for name, value in inputs.of(plan).items() if before[name] != value] == [f"program {bin_ / 'mine'}"]
 
 
-def test_where_one_stands_makes_no_other_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_working_folder_is_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "send.sh").write_text("#!/bin/sh\n")
     (tmp_path / "send.sh").chmod(0o755)
-    plan = plan_of(tmp_path, "  - {on: h1, run: ./send.sh}\n").dumps().encode()
-    before = cell_key(plan, {})
+    plan = plan_of(tmp_path, "  - {on: h1, run: ./send.sh}\n")
+    inputs = VirtualInputs(toolchain_in(fake_toolchain(tmp_path / "tools")))
+    before = inputs.of(plan)
     monkeypatch.chdir(tmp_path)
-    assert cell_key(plan, {}) == before
-    assert cell_key(b'{"workloads": [{"label": "launches"}]}', {}) != cell_key(b'{"launches', {}), "and no traceback"
+    assert inputs.of(plan) == before and not any("send.sh" in name for name in before)
 
 
 def test_a_script_behind_a_link_is_started_by_the_links_name(tmp_path: Path) -> None:

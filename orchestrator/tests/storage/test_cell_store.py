@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbed.base.locations import schemes_folder
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
+from qbed.storage import cell_store
 from qbed.storage.cell_store import CellStore, cell_key, default_store, key
 from qbed.storage.checksums import CELL_ROW
 from qbed.storage.identity import StoreError
@@ -142,15 +145,19 @@ def test_the_environment_sets_the_limit(monkeypatch: pytest.MonkeyPatch, tmp_pat
         default_store()
 
 
-@pytest.mark.parametrize(
-    ("lab", "counts"),
-    [("dumbbell", ()), ("controller", ("python", "finsy")), ("bgp-clos", ("frr_version",))],
-)
-def test_another_python_or_frr_makes_another_cell_only_of_what_it_runs(lab: str, counts: tuple[str, ...]) -> None:
-    """A worker of another Debian or with another Python has the cells of all other plans."""
-    plan = compile_lab(load_lab(Path(__file__).parents[3] / "labs" / lab / "lab.yml")).dumps().encode()
-    plan = plan.replace(f'"lab": "{lab}"'.encode(), b'"lab": "mine"')  # it does not hang on the lab's name
-    versions = {"agent_hash": "1", "python": "3.11.7", "finsy": "0.30.0", "frr_version": "8.4"}
-    for name in versions:
-        same = cell_key(plan, versions) == cell_key(plan, versions | {name: "another"})
-        assert same == (name not in (*counts, "agent_hash")), name
+def test_a_key_is_of_the_declarations_of_the_schemes_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statistics of a scheme become rows by its declaration."""
+    plan = compile_lab(load_lab(Path(__file__).parents[3] / "labs" / "dumbbell" / "lab.yml"))
+    assert {queue.scheme for queue in plan.queues} == {"droptail"}
+    schemes = shutil.copytree(schemes_folder(), tmp_path / "schemes")
+    monkeypatch.setattr(cell_store, "schemes_folder", lambda: schemes)
+
+    def key_after_a_change(scheme: str) -> str:
+        with (schemes / scheme / "scheme.yml").open("a") as file:
+            file.write("# another line\n")
+        cell_store._checksum.cache_clear()
+        return cell_key(b"", plan, {})
+
+    before = cell_key(b"", plan, {})
+    assert key_after_a_change("abq") == before
+    assert key_after_a_change("droptail") != before

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sources that changed after the set-up are noticed, by a scratch checkout with the real `tools/sources`."""
 
+import fcntl
 import os
+import re
 import shutil
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from qbed.substrates import rebuild
+from qbed.substrates.build_lock import build_lock
 from qbed.substrates.rebuild import build_changed, changed_sources
 from qbed.substrates.toolchain import ToolchainError
 
@@ -171,3 +175,54 @@ def test_what_cannot_be_built_is_refused(scratch: Path) -> None:
         ToolchainError, match=r"^schemes/ecn/kernel/sch_ecn.c changed after the set-up, .*: run `make setup`"
     ):
         build_changed(lambda _: None)
+
+
+def test_a_process_that_waits_for_a_build_says_so_at_once(scratch: Path) -> None:
+    (scratch / ECN).write_text("")
+    record = scratch.parent / "setup" / "sources"
+    set_up(scratch, f'"$(dirname "$0")/sources" --record >{record}')
+    messages: list[str] = []
+    with ExitStack() as other:
+        # A lock belongs to a descriptor, so this process can be the other one, too.
+        other.enter_context(build_lock(record.with_name("building"), "building the agent", pytest.fail))
+
+        def report(text: str) -> None:
+            messages.append(text)
+            other.close()
+
+        build_changed(report)
+    waiting, building = messages
+    expected = rf"waiting for process {os.getpid()}, which is building the agent since \d\d:\d\d:\d\d"
+    assert re.fullmatch(expected, waiting), waiting
+    assert building == "schemes/ecn/kernel/sch_ecn.c changed after the set-up: building again"
+
+
+def test_a_script_that_waits_for_a_build_says_so_at_once(tmp_path: Path) -> None:
+    script = f'. {ROOT}/tools/build-lock && build_lock {tmp_path}/lock "building $0" && echo locked && read -r _'
+
+    def start(name: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(["bash", "-euc", script, name], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    with start("one") as one:
+        assert one.stdout is not None and one.stdout.readline() == "locked\n"
+        with start("two") as two:
+            assert two.stderr is not None
+            expected = rf"waiting for process {one.pid}, which is building one since \d\d:\d\d:\d\d\n"
+            assert re.fullmatch(expected, two.stderr.readline())
+            assert one.communicate("\n", timeout=60) == ("", "") and two.communicate("\n", timeout=60)[0] == "locked\n"
+    assert (tmp_path / "lock").read_text().startswith(f"{two.pid} ")
+
+
+def test_an_owner_that_has_not_written_its_line_is_unknown(tmp_path: Path) -> None:
+    messages: list[str] = []
+    with (tmp_path / "lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+
+        def report(text: str) -> None:
+            messages.append(text)
+            other.close()
+
+        with build_lock(tmp_path / "lock", "building", report):
+            pass
+    assert messages == ["waiting for process unknown, which is building since an unknown time"]

@@ -74,7 +74,7 @@ class CommandExecutor:
     """Empty: no cores of this machine are used."""
 
     def run(self, task: Task, cells: Iterable[int], log: OutcomeLog) -> None:
-        if substrate(task.on).provenance is None or task.keep or not task.store:
+        if substrate(task.on).inputs is None or task.keep or not task.store:
             raise CommandError(
                 "cells that others run come back through the store: expected cells of virtual time, without --keep and"
                 " --no-store"
@@ -124,13 +124,13 @@ def command_of(key: str, limits: Limits) -> list[str]:
 
 def _plan(task: Task, number: int) -> tuple[str, bytes]:
     """A cell's key and plan; the key is empty if the cell does not compile."""
-    provenance = substrate(task.on).provenance
-    assert provenance is not None
+    inputs = substrate(task.on).inputs
+    assert inputs is not None
     try:
-        _, content, _ = task.compile(number)
+        plan, content, _ = task.compile(number)
     except QbedError:
         return "", b""
-    return cell_key(content, provenance), content
+    return cell_key(content, plan, inputs.of(plan)), content
 
 
 def _taken(task: Task, worker: Worker, queue: Queue, number: int, returned: Returned) -> Outcome:

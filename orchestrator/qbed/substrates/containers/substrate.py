@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qbed.base.errors import QbedError
-from qbed.base.json_files import Row
 from qbed.base.locations import checkout
 from qbed.plan.model import Plan
-from qbed.substrates import Clock, Deployment, Finding, Limits, MissingPart, Samples, UpReport
+from qbed.substrates import Clock, Deployment, Finding, Inputs, Limits, MissingPart, Samples, UpReport
 from qbed.substrates.containers import NAME, bmv2, containerlab, session
 from qbed.substrates.containers.cell import ContainersCell
 from qbed.substrates.containers.engine import Engine
@@ -30,7 +29,7 @@ class ContainersSubstrate:
     name: str = NAME
     clock: Clock = "wall"
     cells_at_once: int | None = 1
-    provenance: Row | None = None
+    inputs: Inputs | None = None
     _images: dict[str, str] = field(default_factory=dict)
 
     def _images_of(self, plan: Plan) -> dict[str, str]:

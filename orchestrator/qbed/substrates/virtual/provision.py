@@ -48,20 +48,20 @@ def shared_folders(lab: Path | None = None) -> list[Path]:
 
 def readable_paths(toolchain: Toolchain, plan: Plan, mode: Literal["cell", "lab"], seen: Sequence[Path]) -> list[Path]:
     """The paths of the machine that the guest may read, besides system programs."""
-    boxes = [*toolboxes(toolchain, plan).values(), *([Path(sys.base_prefix)] if _has_user_programs(plan) else [])]
+    boxes = [*toolboxes(toolchain, plan).values(), *([Path(sys.base_prefix)] if has_user_programs(plan) else [])]
     # Some 150 files of /etc, which only programs read.
-    runs = mode == "lab" or has_programs(plan) or _tc_queue(plan)
+    runs = mode == "lab" or has_programs(plan) or tc_queue(plan)
     etc = public_settings() if runs else ()
     return [(toolchain.folder / "qbed-agent").resolve(), *boxes, *etc, *seen]
 
 
 def toolboxes(toolchain: Toolchain, plan: Plan) -> dict[str, Path]:
     """Folders of programs in the guest, by their names there; for user-supplied programs also qbed's Python."""
-    added = {PROGRAMS: toolchain.programs, PYTHON: Path(sys.prefix)} if _has_user_programs(plan) else {}
+    added = {PROGRAMS: toolchain.programs, PYTHON: Path(sys.prefix)} if has_user_programs(plan) else {}
     return toolchain.toolboxes | added
 
 
-def _has_user_programs(plan: Plan) -> bool:
+def has_user_programs(plan: Plan) -> bool:
     """Whether a lab runs user-supplied programs."""
     return bool(plan.launches or _scripts(plan))
 
@@ -71,7 +71,7 @@ def has_programs(plan: Plan) -> bool:
     return bool(plan.launches) or any(node.programs for node in plan.nodes)
 
 
-def _tc_queue(plan: Plan) -> Queue | None:
+def tc_queue(plan: Plan) -> Queue | None:
     """The first queue that the agent configures by running tc."""
     return next((queue for queue in plan.queues if isinstance(queue.qdisc, TcQdisc)), None)
 
@@ -125,7 +125,7 @@ def loaded(toolchain: Toolchain, plan: Plan) -> list[str]:
     names = ["linux", "qbed-agent", *(f"modules/{name}.ko" for name in (*MODULES, *plan.modules))]
     if plan.p4:
         names.append(COMPILER)
-    if _has_user_programs(plan):
+    if has_user_programs(plan):
         names += toolchain.names_in("programs")
     path = f"{TOOLBOXES}/{FRR}/"
     if any(path in node.environment.get("PATH", "") for node in plan.nodes):
@@ -163,7 +163,7 @@ def missing_parts(toolchain: Toolchain, plan: Plan) -> Iterator[MissingPart]:
         yield from _missing_for_script(node, name, name)
     for launch in plan.launches:
         yield from _missing_for_launch(toolchain, plan.nodes[launch.node], launch)
-    given = _tc_queue(plan)
+    given = tc_queue(plan)
     if given is not None and shutil.which("tc", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin") is None:
         text = f"the queue {given.name} is given by arguments of tc, which is not here; install iproute2"
         yield MissingPart("program", "tc", text)

@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from qbed.base.json_files import Row
 from qbed.plan.model import Plan
 from qbed.substrates import Clock, Deployment, Finding, Limits, MissingPart, Samples, UpReport
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual import NAME, checks, provision, session
 from qbed.substrates.virtual.cell import VirtualCell
+from qbed.substrates.virtual.inputs import VirtualInputs
 
 
 @dataclass(frozen=True)
@@ -37,12 +34,8 @@ class VirtualSubstrate:
         return VirtualCell(self._tools, folder, plan)
 
     @cached_property
-    def provenance(self) -> Row:
-        """The toolchain, and what a lab's controller runs with."""
-        python = {"python": platform.python_version()}
-        with suppress(PackageNotFoundError):
-            python["finsy"] = version("finsy")
-        return self._tools.manifest.model_dump() | python
+    def inputs(self) -> VirtualInputs:
+        return VirtualInputs(self._tools)
 
     def check_name_free(self, name: str) -> None:
         session.check_name_free(name)

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qbed.plan.model import Plan
 from qbed.substrates import (
@@ -16,6 +15,7 @@ from qbed.substrates import (
     Clock,
     Deployment,
     Finding,
+    Inputs,
     Limits,
     MissingPart,
     Progress,
@@ -45,7 +45,7 @@ class Replay:
     name: str = "replay"
     clock: Clock = "virtual"
     cells_at_once: int | None = None
-    provenance: dict[str, Any] | None = None
+    inputs: Inputs | None = None
 
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> RecordedCell:
         for work in sorted(self.recorded.glob("cells/*/work")):
