@@ -161,15 +161,7 @@ class RunFolder:
 
         A cell without a valid record of its inputs has the name `inputs`. Cells with a damaged record are left out.
         """
-        found = {}
-        for number in self._finished():
-            with suppress(DamagedError):
-                inputs = read_cell_record(self.folder(number), number).get(INPUTS)
-                if not isinstance(inputs, dict) or not all(isinstance(value, str) for value in inputs.values()):
-                    found[number] = [INPUTS]
-                elif names := [name for name, value in inputs.items() if current(name) != value]:
-                    found[number] = names
-        return found
+        return {number: names for number, names in self._changed_inputs(current) if names}
 
     def remove_obsolete(self, current: Current) -> dict[int, list[str]]:
         """Remove the finished cells that have other inputs than `current`; returns them as `obsolete` does.
@@ -183,8 +175,20 @@ class RunFolder:
 
     def _is_compatible(self, current: Current) -> bool:
         """Whether a run on another toolchain continues: a finished cell stays, or no cell has finished."""
-        finished, obsolete = set(self._finished()), self.obsolete(current)
-        return [INPUTS] not in obsolete.values() and (not finished or finished != obsolete.keys())
+        if not self._finished():
+            return True
+        changed = [names for _, names in self._changed_inputs(current)]
+        return [] in changed and [INPUTS] not in changed
+
+    def _changed_inputs(self, current: Current) -> Iterator[tuple[int, list[str]]]:
+        """The finished cells with an undamaged record, and the names of their inputs that have changed."""
+        for number in self._finished():
+            with suppress(DamagedError):
+                inputs = read_cell_record(self.folder(number), number).get(INPUTS)
+                if isinstance(inputs, dict) and all(isinstance(value, str) for value in inputs.values()):
+                    yield number, [name for name, value in inputs.items() if current(name) != value]
+                else:
+                    yield number, [INPUTS]
 
     def _finished(self) -> list[int]:
         """The numbers of the finished cells."""

@@ -26,7 +26,7 @@ def build_lock(file: Path, what: str, report: Callable[[str], None]) -> Iterator
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(_waiting(os.pread(descriptor, _LINE_BYTES, 0).decode(errors="replace")))
+            report(_waiting(file, os.pread(descriptor, _LINE_BYTES, 0).decode(errors="replace")))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()} {time.strftime('%H:%M:%S')} {what}\n".encode(), 0)
@@ -35,7 +35,10 @@ def build_lock(file: Path, what: str, report: Callable[[str], None]) -> Iterator
         os.close(descriptor)
 
 
-def _waiting(line: str) -> str:
+def _waiting(file: Path, line: str) -> str:
     """The message of a process that waits, by the owner's line."""
-    pid, since, what = (*line.strip().split(" ", 2), "", "", "")[:3]
-    return f"waiting for process {pid or 'unknown'}, which is {what or 'building'} since {since or 'an unknown time'}"
+    match line.strip().split(" ", 2):
+        case [pid, since, what]:
+            return f"waiting for process {pid}, which is {what} since {since}"
+        case _:
+            return f"waiting for another process, which has locked {file}"

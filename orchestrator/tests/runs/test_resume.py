@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -74,13 +75,18 @@ def test_the_store_has_cells_that_do_not_load_the_changed_module(bench: Bench) -
     assert (status, "6 of 6 cells complete (4 from the store)" in text) == (0, True), text
 
 
-@pytest.mark.parametrize("what", ["module", "kernel"])
+@pytest.mark.parametrize("what", ["module", "kernel", "kernel, and a record is damaged"])
 def test_a_run_of_which_no_cell_would_stay_is_another_run(bench: Bench, what: str) -> None:
     before = cells(bench, "a")
     if what == "module":
         change_module(bench, "qlink", b"2")
     else:
         write_manifest(bench.tools, kernel_version="newer")
+    if "damaged" in what:
+        record = bench.folder / "a" / "cells" / "000001" / "cell.json"
+        times = (record.stat().st_atime_ns, record.stat().st_mtime_ns)
+        record.write_text("{}")
+        os.utime(record, ns=times)
     status, text = bench.campaign("a", "--no-store")
     assert (status, REFUSED in text, "--fresh" in text) == (2, True, True), text
     assert cells(bench, "a") == before

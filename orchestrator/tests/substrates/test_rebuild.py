@@ -225,4 +225,4 @@ def test_an_owner_that_has_not_written_its_line_is_unknown(tmp_path: Path) -> No
 
         with build_lock(tmp_path / "lock", "building", report):
             pass
-    assert messages == ["waiting for process unknown, which is building since an unknown time"]
+    assert messages == [f"waiting for another process, which has locked {tmp_path / 'lock'}"]
