@@ -44,17 +44,22 @@ def run_queued(key: str, limits: Limits, on: Substrate | None = None) -> Outcome
     store, on = needed_store(), on or substrate(DEFAULT)
     queue = Queue(store)
     folder = queue.cell_folder(key)
-    assert on.inputs is not None
+    inputs = on.inputs
+    assert inputs is not None
+
+    def inputs_of(plan: bytes) -> dict[str, str]:
+        return inputs.of(Plan.loads(plan))
+
     done = Outcome(0, "complete", None, 0.0, stored=True)
     if store.has(key):
         queue.remove(key)
         return done
-    queue.plan(key, on.inputs.of)
+    queue.plan(key, inputs_of)
     with folder.lock():
         if store.has(key):
             queue.remove(key)
             return done
-        content = queue.plan(key, on.inputs.of)
+        content = queue.plan(key, inputs_of)
         folder.cells.mkdir(exist_ok=True)
         outcome = Worker(QueuedCell(folder.path, limits, content=content), on).run(0)
         if outcome.status == "complete":
@@ -66,7 +71,7 @@ def queue_cell(task: Task, number: int, queue: Queue, on: Substrate) -> str:
     """Put a cell's plan into the queue unless the store has the cell; returns its key."""
     plan, content, _ = task.compile(number)
     assert on.inputs is not None
-    key = cell_key(content, plan, on.inputs.of(plan))
+    key = cell_key(content, on.inputs.of(plan))
     if not queue.store.has(key):
         queue.add(key, content)
     return key

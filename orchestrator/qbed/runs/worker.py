@@ -164,7 +164,7 @@ class Worker:
             row = row | {INPUTS: inputs}
         if store is None:
             return self._commit(number, row | self._run(plan, content, number, pipe)), False
-        key = cell_key(content, plan, inputs)
+        key = cell_key(content, inputs)
         if known := store.take(key, folder):
             return self._commit(number, row | known), True
         with store.claimed(key):

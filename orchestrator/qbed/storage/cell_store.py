@@ -29,10 +29,7 @@ from qbed import __version__
 from qbed.base.cache import cache_folder
 from qbed.base.files import move
 from qbed.base.json_files import FILES, Row
-from qbed.base.locations import schemes_folder
 from qbed.config.units import parse_size
-from qbed.plan.model import Plan
-from qbed.schemes.declaration import registry
 from qbed.storage.checksums import CELL_ROW, DamagedError, cell_damages, cell_record, read_cell_record
 from qbed.storage.identity import CELL_FORM, StoreError
 from qbed.telemetry import tables
@@ -71,21 +68,9 @@ def key(plan_sha256: str, inputs: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def cell_key(content: bytes, plan: Plan, inputs: Mapping[str, str]) -> str:
-    """The key of the cell with this plan. `content`: the plan's text. `inputs`: those of `qbed.substrates.Inputs`."""
-    return key(hashlib.sha256(content).hexdigest(), {"inputs": dict(inputs), "declarations": _declarations(plan)})
-
-
-def _declarations(plan: Plan) -> dict[str, str]:
-    """The checksums of the declarations by which the statistics of the plan's queues become rows."""
-    names = {queue.scheme for queue in plan.queues} & registry().keys()
-    return {name: _checksum(schemes_folder() / name / "scheme.yml") for name in sorted(names)}
-
-
-@cache
-def _checksum(path: Path) -> str:
-    """The checksum of a declaration, which a process reads once (`registry`)."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def cell_key(plan: bytes, inputs: Mapping[str, str]) -> str:
+    """The key of the cell with this plan and these inputs (`qbed.substrates.Inputs`)."""
+    return key(hashlib.sha256(plan).hexdigest(), inputs)
 
 
 def default_store() -> CellStore | None:

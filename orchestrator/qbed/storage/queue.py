@@ -18,7 +18,6 @@ from pathlib import Path
 
 from qbed.base.files import move, read_bytes
 from qbed.base.json_files import LARGEST, Row
-from qbed.plan.model import Plan
 from qbed.storage.cell_store import CellStore, cell_key
 from qbed.storage.checksums import DamagedError, cell_damages, read_cell_record
 from qbed.storage.identity import StoreError
@@ -53,16 +52,18 @@ class Queue:
         beside.write_bytes(plan)
         move(beside, folder / PLAN)
 
-    def plan(self, key: str, inputs: Callable[[Plan], Mapping[str, str]]) -> bytes:
-        """Read a plan. `StoreError` if it is not queued, or has another key with the local `inputs`."""
+    def plan(self, key: str, inputs: Callable[[bytes], Mapping[str, str]]) -> bytes:
+        """Read a plan. `StoreError` if it is not queued, or has another key here.
+
+        `inputs`: returns the inputs of a plan's cell on this machine; ValueError if the plan is damaged.
+        """
         try:
             content = read_bytes(self.cell_folder(key).path / PLAN, LARGEST)
         except FileNotFoundError:
             raise StoreError(f"no plan is queued under {key}: `qbed queue LAB` queues those of a campaign") from None
         found = None
         with suppress(ValueError):  # a damaged plan has no key
-            plan = Plan.loads(content)
-            found = cell_key(content, plan, inputs(plan))
+            found = cell_key(content, inputs(content))
         if found != key:
             raise StoreError(
                 f"the plan under {key} has another key here: it is damaged (delete it, and `qbed queue LAB` queues it"

@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbed.base.locations import schemes_folder
-from qbed.network.load import load_lab
-from qbed.plan.compile import compile_lab
-from qbed.storage import cell_store
-from qbed.storage.cell_store import CellStore, cell_key, default_store, key
+from qbed.storage.cell_store import CellStore, default_store, key
 from qbed.storage.checksums import CELL_ROW
 from qbed.storage.identity import StoreError
 
@@ -143,21 +138,3 @@ def test_the_environment_sets_the_limit(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("QBED_STORE", "much")
     with pytest.raises(StoreError, match="QBED_STORE: expected `off` or a size such as `20 GB`"):
         default_store()
-
-
-def test_a_key_is_of_the_declarations_of_the_schemes_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The statistics of a scheme become rows by its declaration."""
-    plan = compile_lab(load_lab(Path(__file__).parents[3] / "labs" / "dumbbell" / "lab.yml"))
-    assert {queue.scheme for queue in plan.queues} == {"droptail"}
-    schemes = shutil.copytree(schemes_folder(), tmp_path / "schemes")
-    monkeypatch.setattr(cell_store, "schemes_folder", lambda: schemes)
-
-    def key_after_a_change(scheme: str) -> str:
-        with (schemes / scheme / "scheme.yml").open("a") as file:
-            file.write("# another line\n")
-        cell_store._checksum.cache_clear()
-        return cell_key(b"", plan, {})
-
-    before = cell_key(b"", plan, {})
-    assert key_after_a_change("abq") == before
-    assert key_after_a_change("droptail") != before

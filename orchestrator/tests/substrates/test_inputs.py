@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from campaigns import fake_toolchain
 
+from qbed.base.locations import schemes_folder
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
@@ -38,7 +39,7 @@ def plan_of(tmp_path: Path, lab: str = LAB) -> Plan:
 
 
 def key_of(toolchain: Path, plan: Plan) -> str:
-    return cell_key(plan.dumps().encode(), plan, VirtualInputs(toolchain_in(toolchain)).of(plan))
+    return cell_key(plan.dumps().encode(), VirtualInputs(toolchain_in(toolchain)).of(plan))
 
 
 @pytest.fixture
@@ -99,13 +100,26 @@ def test_programs_of_the_toolchain_are_inputs_of_the_plans_that_run_them(
 ) -> None:
     """A worker of another Debian or with another Python has the cells of all other plans."""
     plan, inputs = compile_lab(load_lab(LABS / lab / "lab.yml")), VirtualInputs(find_toolchain())
-    found = {name for name in inputs.of(plan) if not name.startswith(("modules/", "program "))}
+    found = {name for name in inputs.of(plan) if not name.startswith(("modules/", "program ", "schemes/"))}
     assert found - {"kernel", "agent", "tc"} == used
     for field in ("kernel_hash", "agent_hash", "p4image_hash", "p4switch_hash", "frr_version"):
         manifest = inputs.toolchain.manifest.model_copy(update={field: "another"})
         other = VirtualInputs(dataclasses.replace(inputs.toolchain, manifest=manifest))
         name = field.partition("_")[0]
         assert (other.of(plan) != inputs.of(plan)) == (name in used | {"kernel", "agent"}), field
+
+
+def test_the_declarations_of_the_schemes_in_use_are_inputs(
+    tmp_path: Path, toolchain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statistics of a scheme become rows by its declaration."""
+    plan, schemes = plan_of(tmp_path), shutil.copytree(schemes_folder(), tmp_path / "schemes")
+    monkeypatch.setattr("qbed.substrates.virtual.inputs.schemes_folder", lambda: schemes)
+    for scheme, used in (("abq", False), ("rpm", False), ("ecn", True), ("stamp", True)):
+        before = key_of(toolchain, plan)
+        with (schemes / scheme / "scheme.yml").open("a") as file:
+            file.write("# another line\n")
+        assert (key_of(toolchain, plan) != before) == used, scheme
 
 
 def test_tc_is_an_input_of_queues_by_its_arguments(tmp_path: Path) -> None:
@@ -120,7 +134,7 @@ def test_a_missing_program_of_a_record_has_no_value(tmp_path: Path) -> None:
     inputs = VirtualInputs(Toolchain(tmp_path, find_toolchain().manifest, {}))
     for place in ("/no/such", "/dev/zero", "/tmp", "a\0b", ""):
         assert inputs.value(f"program {place}") == "", place
-    assert inputs.value("modules/none.ko") == inputs.value("anything") == ""
+    assert inputs.value("modules/none.ko") == inputs.value("schemes/../x/scheme.yml") == inputs.value("anything") == ""
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate(1 << 40)

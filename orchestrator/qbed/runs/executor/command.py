@@ -130,7 +130,7 @@ def _plan(task: Task, number: int) -> tuple[str, bytes]:
         plan, content, _ = task.compile(number)
     except QbedError:
         return "", b""
-    return cell_key(content, plan, inputs.of(plan)), content
+    return cell_key(content, inputs.of(plan)), content
 
 
 def _taken(task: Task, worker: Worker, queue: Queue, number: int, returned: Returned) -> Outcome:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inputs of a cell in virtual time besides its plan: the parts of the toolchain and the programs that it loads.
+"""The inputs of a cell in virtual time besides its plan: the parts of the toolchain and the programs that it loads, and
+the declarations by which its statistics become rows.
 
 A module counts by its content, so that an edit of a comment or of a shared header makes no other cell. Kernel, agent
 and P4 programs of the toolchain count by the hash of their sources: their binaries contain the builder's paths, and two
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +22,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from qbed.base.files import open_regular
+from qbed.base.locations import schemes_folder
 from qbed.plan.model import Plan
+from qbed.plan.queue import TcQdisc
 from qbed.substrates.p4_images import COMPILER
 from qbed.substrates.toolchain import MODULES, Toolchain
 from qbed.substrates.virtual.provision import FRR, TOOLBOXES, has_user_programs, tc_queue
@@ -30,6 +34,7 @@ _PROGRAM = "program "
 """Prefix of the names of the machine's programs."""
 _TC_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 _DEFAULT_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_DECLARATION = re.compile(r"schemes/[A-Za-z0-9_-]+/scheme\.yml")
 _MAX_HASHED_BYTES = 1 << 30
 """Larger programs count by size and time: a run folder, which names programs, may be untrusted."""
 
@@ -46,6 +51,7 @@ class VirtualInputs:
         The agent disables the loading of modules once the plan's are loaded, so no program of a cell can add one.
         """
         names = [KERNEL, AGENT, *(f"modules/{name}.ko" for name in (*MODULES, *plan.modules))]
+        names += {f"schemes/{queue.scheme}/scheme.yml" for queue in plan.queues if not isinstance(queue.qdisc, TcQdisc)}
         if plan.p4:
             names.append(COMPILER)
         if has_user_programs(plan):  # they see all folders of programs
@@ -58,7 +64,9 @@ class VirtualInputs:
         """The value of an input now; empty if it does not exist."""
         manifest, checksums = self.toolchain.manifest, self.toolchain.checksums
         if name.startswith(_PROGRAM):
-            return _program(name.removeprefix(_PROGRAM))
+            return _file(name.removeprefix(_PROGRAM))
+        if _DECLARATION.fullmatch(name):
+            return _file(str(schemes_folder().parent / name))
         match name:
             case "kernel":
                 parts = (manifest.kernel_version, manifest.kernel_hash or checksums.get("linux", ""))
@@ -99,8 +107,8 @@ class VirtualInputs:
                 yield f"{_PROGRAM}{place}"
 
 
-def _program(place: str) -> str:
-    """The checksum of a program of this machine."""
+def _file(place: str) -> str:
+    """The checksum of a file of this machine; empty if it cannot be read."""
     try:
         status = os.stat(place)  # noqa: PTH116 - before each cell
         if status.st_size > _MAX_HASHED_BYTES:
