@@ -64,50 +64,6 @@ def test_lab_time_stops_when_a_command_ends(lab: Path, environment: dict[str, st
     assert 0.5 <= clock(environment) - before < 0.502
 
 
-def test_time_does_not_advance_for_a_program_that_listens(lab: Path, environment: dict[str, str]) -> None:
-    waits = "mkfifo /tmp/never; read line </tmp/never"
-    command = [sys.executable, "-m", "qbed", "exec", "mine", "h4", "-l", "--", "sh", "-c", waits]
-    before = clock(environment)
-    listening = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        wait_until_it_runs(environment, "h4: sh")
-        time.sleep(0.5)
-        assert clock(environment) - before <= 0.001
-    finally:
-        listening.send_signal(signal.SIGINT)
-        listening.communicate(timeout=60)
-    assert "-l is for neither -d nor -t" in qbed(environment, "exec", "mine", "h4", "-l", "-d", "--", "true").stderr
-
-
-def wait_until_it_runs(environment: dict[str, str], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while what not in qbed(environment, "ps").stdout:
-        assert time.monotonic() < deadline
-
-
-def test_the_pace_of_a_lab_is_set_and_shown(lab: Path, environment: dict[str, str]) -> None:
-    assert qbed(environment, "pace", "mine", "manual").stdout == "mine: manual\n"
-    assert re.search(r"^mine +\d+ +[\d.]+ s +manual ", qbed(environment, "ps").stdout, re.MULTILINE)
-    before = clock(environment)
-    assert qbed(environment, "exec", "mine", "h1", "--", "echo", "a").stdout == "a\n"
-    command = [sys.executable, "-m", "qbed", "exec", "mine", "h1", "--", "sleep", "0.5"]
-    with subprocess.Popen(command, env=environment) as sleeping:
-        wait_until_it_runs(environment, "h1: sleep")
-        time.sleep(0.5)
-        assert sleeping.poll() is None
-        assert clock(environment) - before <= 0.001
-        assert qbed(environment, "advance", "mine", "600 ms").returncode == 0
-    assert sleeping.returncode == 0
-    assert qbed(environment, "pace", "mine", "real").returncode == 0
-    begin = time.monotonic()
-    assert qbed(environment, "exec", "mine", "h1", "--", "sleep", "1.5").returncode == 0
-    assert time.monotonic() - begin >= 1.4, "faster than real time"
-    assert qbed(environment, "pace", "mine", "fast").stdout == "mine: fast\n"
-    assert "expected fast, real or manual, not rael, did you mean `real`?" in " ".join(
-        qbed(environment, "pace", "mine", "rael").stderr.replace("│", " ").split()
-    )
-
-
 def test_a_command_reads_standard_input_with_i(lab: Path, environment: dict[str, str]) -> None:
     done = qbed(environment, "exec", "mine", "h1", "-i", "--", "wc", "-c", stdin="x" * 100_000)
     assert (done.returncode, done.stdout) == (0, "100000\n")
@@ -235,6 +191,50 @@ def test_samples_continue_in_an_idle_lab_and_have_every_packet(lab: Path, enviro
     ]
     assert qbed(environment, "exec", "mine", "h1", "--", "sleep", "0.0999").returncode == 0
     assert {row["sample"] for row in new_rows()} >= {"queue"}
+
+
+def test_time_does_not_advance_for_a_program_that_listens(lab: Path, environment: dict[str, str]) -> None:
+    waits = "mkfifo /tmp/never; read line </tmp/never"
+    command = [sys.executable, "-m", "qbed", "exec", "mine", "h4", "-l", "--", "sh", "-c", waits]
+    before = clock(environment)
+    listening = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        wait_until_it_runs(environment, "h4: sh")
+        time.sleep(0.5)
+        assert clock(environment) - before <= 0.001
+    finally:
+        listening.send_signal(signal.SIGINT)
+        listening.communicate(timeout=60)
+    assert "-l is for neither -d nor -t" in qbed(environment, "exec", "mine", "h4", "-l", "-d", "--", "true").stderr
+
+
+def wait_until_it_runs(environment: dict[str, str], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while what not in qbed(environment, "ps").stdout:
+        assert time.monotonic() < deadline
+
+
+def test_the_pace_of_a_lab_is_set_and_shown(lab: Path, environment: dict[str, str]) -> None:
+    assert qbed(environment, "pace", "mine", "manual").stdout == "mine: manual\n"
+    assert re.search(r"^mine +\d+ +[\d.]+ s +manual ", qbed(environment, "ps").stdout, re.MULTILINE)
+    before = clock(environment)
+    assert qbed(environment, "exec", "mine", "h1", "--", "echo", "a").stdout == "a\n"
+    command = [sys.executable, "-m", "qbed", "exec", "mine", "h1", "--", "sleep", "0.5"]
+    with subprocess.Popen(command, env=environment) as sleeping:
+        wait_until_it_runs(environment, "h1: sleep")
+        time.sleep(0.5)
+        assert sleeping.poll() is None
+        assert clock(environment) - before <= 0.001
+        assert qbed(environment, "advance", "mine", "600 ms").returncode == 0
+    assert sleeping.returncode == 0
+    assert qbed(environment, "pace", "mine", "real").returncode == 0
+    begin = time.monotonic()
+    assert qbed(environment, "exec", "mine", "h1", "--", "sleep", "1.5").returncode == 0
+    assert time.monotonic() - begin >= 1.4, "faster than real time"
+    assert qbed(environment, "pace", "mine", "fast").stdout == "mine: fast\n"
+    wrong = qbed(environment, "pace", "mine", "rael")
+    assert wrong.returncode == 2
+    assert "expected fast, real or manual, not rael; did you mean `real`?" in wrong.stderr
 
 
 def lab_folder(environment: dict[str, str]) -> Path:
