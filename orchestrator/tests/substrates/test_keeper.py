@@ -56,3 +56,21 @@ def test_an_exit_is_reported_when_the_step_has_ended_and_its_samples_are_written
             running = status["running"]
         guest.send({"event": "exit", "id": step["id"], "code": 0, "time_ns": 5})
         assert next(replies) == {"event": "exit", "id": started["id"], "code": 0, "time_ns": 5}
+
+
+def test_numbers_of_background_jobs_are_consecutive_whatever_else_runs(tmp_path: Path) -> None:
+    with keeper(tmp_path) as (guest, client):
+        commands, replies = guest.events(), client.events()
+        given = {"node": "h1", "argv": ["true"], "env": {}, "cwd": "/"}
+        numbers = []
+        for _ in range(2):
+            client.send({"command": "background"} | given)
+            started = next(replies)
+            assert next(commands)["id"] == started["id"]
+            numbers.append(started["id"])
+            client.send({"command": "exec"} | given)
+            command, step = next(commands), next(commands)
+            for message in (command, step):
+                guest.send({"event": "exit", "id": message["id"], "code": 0, "time_ns": 5})
+            assert next(replies)["event"] == "exit"
+        assert numbers == [1, 2]
