@@ -82,7 +82,7 @@ def test_background_programs_are_listed_and_killed(lab: Path, environment: dict[
     qbed(environment, "exec", "mine", "h3", "-d", "--", "sleep", "1000")
     (row,) = qbed(environment, "ps", "mine").stdout.splitlines()[1:]
     number, node, *_, command, argument = row.split()
-    assert (node, command, argument) == ("h3", "sleep", "1000")
+    assert (number, node, command, argument) == ("1", "h3", "sleep", "1000")
     assert qbed(environment, "kill", "mine", number).returncode == 0
     assert len(qbed(environment, "ps", "mine").stdout.splitlines()) == 1
     again = qbed(environment, "kill", "mine", number)
@@ -106,6 +106,18 @@ def test_a_capture_has_the_packets_of_commands_and_workload(lab: Path, environme
     assert capture.returncode == 0
     protocols = [packet.data[23] for packet in read_pcap(file)]
     assert protocols.count(1) == 6 and protocols.count(6) > 100_000 / 1448
+    assert len(qbed(environment, "ps", "mine").stdout.splitlines()) == 1
+
+
+def test_a_capture_that_gets_sigterm_ends_its_tcpdump(lab: Path, environment: dict[str, str]) -> None:
+    file = lab / "ended.pcap"
+    command = [sys.executable, "-m", "qbed", "capture", "mine", "h1>s1", "--out", str(file)]
+    capture = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    assert capture.stderr is not None and "capturing at h1>s1" in capture.stderr.readline()
+    assert "tcpdump" in qbed(environment, "ps", "mine").stdout
+    capture.send_signal(signal.SIGTERM)
+    capture.communicate(timeout=60)
+    assert capture.returncode == 0
     assert len(qbed(environment, "ps", "mine").stdout.splitlines()) == 1
 
 

@@ -62,11 +62,14 @@ def run_preflight(
     """
     found, errors = PreflightResult(), list[str]()
     digest, ports = hashlib.sha256(), dict[str, None]()
+    warnings: list[dict[str, None]] = []
 
     def sample(loaded: ResolvedLab, plan: Plan, text: str) -> None:
         found.name = plan.lab
         digest.update(text.encode())
         ports.update(dict.fromkeys(port_names(plan)))
+        texts = dict.fromkeys(loaded.warnings)
+        warnings[:] = [{text: None for text in warnings[0] if text in texts} if warnings else texts]
         errors.extend(_missing(loaded, plan, on))
 
     file = read_lab(lab)
@@ -86,6 +89,8 @@ def run_preflight(
         errors.extend(_wrong_sql(campaign, source, profile, matrix, list(ports)))
     if errors:
         raise LabError(list(dict.fromkeys(errors)))
+    # A setting that only some values of the axes leave without effect is intended.
+    found.warnings[:] = dict.fromkeys([*(text for texts in warnings for text in texts), *found.warnings])
     found.plans = digest.hexdigest()
     found.parameters = collected.table(matrix.combinations)
     return found

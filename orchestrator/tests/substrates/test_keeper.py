@@ -113,3 +113,21 @@ def test_real_time_is_the_limit_at_pace_real(tmp_path: Path) -> None:
         guest.send({"event": "exit", "id": number, "code": 0, "time_ns": passed})
         end_step(guest, step, passed)
         assert next(replies)["id"] == number
+
+
+def test_numbers_of_background_jobs_are_consecutive_whatever_else_runs(tmp_path: Path) -> None:
+    with keeper(tmp_path) as (guest, client):
+        commands, replies = guest.events(), client.events()
+        given = {"node": "h1", "argv": ["true"], "env": {}, "cwd": "/"}
+        numbers = []
+        for _ in range(2):
+            client.send({"command": "background"} | given)
+            started = next(replies)
+            assert next(commands)["id"] == started["id"]
+            numbers.append(started["id"])
+            client.send({"command": "exec"} | given)
+            command, step = next(commands), next(commands)
+            for message in (command, step):
+                guest.send({"event": "exit", "id": message["id"], "code": 0, "time_ns": 5})
+            assert next(replies)["event"] == "exit"
+        assert numbers == [1, 2]

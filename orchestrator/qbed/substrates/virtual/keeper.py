@@ -40,6 +40,8 @@ from qbed.telemetry.console import console_tail
 PID_FILE = "/run/qbed-{}.pid"
 SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000
 MOMENT_NS = 200_000
+FIRST_ID = 1 << 32
+"""First number of a step or a command in the foreground: smaller numbers are those of background jobs."""
 """Virtual time in which a program reacts to a key. Computing costs no virtual time."""
 PACE_S = 0.02
 
@@ -65,7 +67,8 @@ class Keeper:
         self._advances: deque[tuple[Client, int]] = deque()
         self._step: tuple[int, int] | None = None  # its number, and when it began
         self._exits: list[tuple[Client, Message]] = []  # of commands that ended in this step
-        self._next_id = 1
+        self._next_job = 1
+        self._next_id = FIRST_ID
         self._time_ns = 0  # since the lab's epoch
         self._pace: Pace = "fast"
         self._paced = False  # the next step waits for real time
@@ -201,6 +204,10 @@ class Keeper:
         self._next_id += 1
         return self._next_id - 1
 
+    def _new_job(self) -> int:
+        self._next_job += 1
+        return self._next_job - 1
+
     def _begin(self, client: Client, message: Message) -> None:
         if message["command"] == "advance":
             self._advances.append((client, int(message["ns"])))
@@ -209,7 +216,7 @@ class Keeper:
             return self._end_job(client, int(message["job"]))
         if message["command"] in ("input", "resize"):
             return self._on_input(client, message)
-        number = self._new_id()
+        number = self._new_job() if message["command"] == "background" else self._new_id()
         if message["command"] == "workload":
             self._running[number] = Running(client, "the workload", self._time_ns)
             return self._guest.send({"command": "workloads", "id": number})
@@ -326,7 +333,7 @@ class Keeper:
 
     def _on_error(self, message: Message) -> None:
         """Handle an error without an id (an unknown node): it belongs to the newest command."""
-        number = max(self._running, default=None)
+        number = next(reversed(self._running), None)
         if number is not None:
             command = self._running.pop(number)
             if command.client is not None:
