@@ -10,7 +10,6 @@ from qbed.base.errors import LabError
 from qbed.config.selectors import select
 from qbed.config.units import LARGEST, format_duration
 from qbed.lab.model import EVERY_PACKET
-from qbed.lab.settings import CONTROL_MODULES
 from qbed.network.addresses import ADDRESS_BITS, Addresses, Family, Number, Side
 from qbed.network.changes import LinkChange, QueueChange, changes
 from qbed.network.frames import ETHERNET_BYTES
@@ -31,6 +30,7 @@ from qbed.plan.demand import MAX_COPIED, Demand, queued_bytes
 from qbed.plan.frr.systems import systems
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.plan.workloads import compile_workloads
+from qbed.schemes.congestion import declaration_of
 from qbed.schemes.declaration import default_scheme, registry
 
 _SIDES: tuple[Side, Side] = ("a", "b")
@@ -164,7 +164,7 @@ class _Compiler:
         specs = (self.kernel_queue(end, spec) for end, spec in self.resolved.queues.items())
         schemes = {s.scheme for spec in specs for s in (spec, spec.child) if s is not None}
         found = {module for module in map(_module, schemes) if module is not None}
-        found |= {module for control, module in CONTROL_MODULES.items() if control in self.controls}
+        found |= {declared.module for control in self.controls if (declared := declaration_of(control)) is not None}
         found |= {p4_switch.MODULE} if self.resolved.programs else set()
         found |= {_BULK_MODULE} if queued_bytes(workloads) > MAX_COPIED else set()
         return sorted(found | ({_RATE_MODULE} if self.has_rate else set()))
