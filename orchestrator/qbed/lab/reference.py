@@ -87,6 +87,18 @@ def _schema() -> Schema:
         for parameter in _parameters(declared):
             settings["properties"].setdefault(parameter, _parameter_schema(parameter, declared))
         settings["additionalProperties"] = False
+    result["properties"]["congestion"] |= {
+        "properties": {
+            name: {
+                "type": "object",
+                "description": control.title,
+                "properties": {p.name: _value_schema(p) | {"description": p.help} for p in control.parameters},
+                "additionalProperties": False,
+            }
+            for name, control in congestion_controls().items()
+        },
+        "additionalProperties": False,
+    }
     return plain(result)
 
 

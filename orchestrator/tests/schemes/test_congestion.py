@@ -87,6 +87,57 @@ def test_editors_complete_its_name_and_the_reference_lists_it(mine: Path) -> Non
     assert "### mine\n" in page() and "Variant `mine_fast`: It is faster." in page()
 
 
+WITH = LAB + "congestion: {mine: {gain: 4, interval: 2 ms, share: 25 %}}\n"
+
+
+def test_parameters_of_the_lab_are_the_modules_in_the_kernels_units(mine: Path) -> None:
+    assert compiled(WITH).parameters == {"tcp_mine/interval_us": "2000", "tcp_mine/share": "256"}
+    assert compiled(LAB).parameters == {}
+    both = WITH + "kernel_parameters: {tcp_cubic/hystart: 0}\n"
+    assert list(compiled(both).parameters) == ["tcp_cubic/hystart", "tcp_mine/interval_us", "tcp_mine/share"]
+    variant = WITH.replace("tcp: mine", "tcp: mine_fast")
+    assert compiled(variant).parameters == compiled(WITH).parameters
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("{mine:", "{mime:", "8:14: congestion.mime: no folder of congestion/ is called `mime`; did you mean `mine`?"),
+        ("{mine:", "{mine_fast:", "8:14: congestion.mine_fast: `mine_fast` is a variant of `mine` and shares its"),
+        ("{mine:", "{cubic:", "8:14: congestion.cubic: `cubic` is Linux's, without parameters here; expected `kernel_"),
+        (
+            "gain: 4",
+            "gian: 4",
+            "8:21: congestion.mine.gian: the congestion control `mine` has no parameter `gian`;",
+        ),
+        ("gain: 4", "gain: 0", "8:27: congestion.mine.gain: expected at least `1`, got `0`"),
+        ("2 ms", "2 s", "congestion.mine.interval: expected at most `1 s`, got `2 s`"),
+        ("2 ms", "2", "congestion.mine.interval: expected a duration such as `5 us`, got `2`"),
+        ("gain: 4", "gain: [4]", "congestion.mine.gain: expected a whole number, got `[4]`"),
+        ("{gain: 4, interval: 2 ms, share: 25 %}", "4", "congestion.mine: expected fields (`name: value`), got `4`"),
+    ],
+)
+def test_mistakes_in_parameters_have_one_message(mine: Path, old: str, new: str, message: str) -> None:
+    assert WITH.count(old) == 1
+    (only,) = refused(WITH.replace(old, new))
+    assert message in only
+
+
+def test_parameters_of_a_control_that_no_flow_uses_are_refused(mine: Path) -> None:
+    text = WITH.replace("tcp: mine", "tcp: cubic")
+    first = (
+        "lab.yml:8:27: congestion.mine.gain: no flow uses `mine`: not used; expected `tcp: mine` of a host, a workload"
+    )
+    assert refused(text)[0].startswith(first)
+
+
+def test_a_campaign_may_set_parameters_of_a_control_that_only_some_cells_use(mine: Path) -> None:
+    """Cells with another control have the plan without the parameters."""
+    source, overrides = parse(WITH, "lab.yml"), {"hosts.default.tcp": "cubic"}
+    plan = compile_lab(lab_from_source(source, overrides, of_campaign=True))
+    assert plan.parameters == {} and plan.dumps() == compiled(LAB.replace("mine", "cubic")).dumps()
+
+
 def test_an_unknown_name_has_the_nearest_one(mine: Path) -> None:
     text = LAB.replace("tcp: mine", "tcp: mime")
     assert refused(text) == [
