@@ -56,7 +56,7 @@ def test_it_runs_and_its_parameter_is_an_axis(checkout: Path) -> None:
 
 
 def test_its_tests_run_with_the_others(checkout: Path) -> None:
-    command = ["make", "-s", "-C", checkout / "kernel" / "tests", "run-test_mine_algorithm"]
+    command: list[str | Path] = ["make", "-s", "-C", checkout / "kernel" / "tests", "run-test_mine_algorithm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "congestion/mine/tests/test_mine_algorithm.c: pass" in done.stdout, done.stderr
 
