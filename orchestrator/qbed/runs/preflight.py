@@ -26,6 +26,7 @@ from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.report.parameter_table import Collected, ParameterTable
 from qbed.runs.effects import Plans, Survey
+from qbed.schemes.congestion import congestion_controls
 from qbed.schemes.declaration import registry
 from qbed.substrates import Substrate
 from qbed.telemetry import tables
@@ -123,7 +124,8 @@ def _missing(lab: ResolvedLab, plan: Plan, on: Substrate) -> Iterator[str]:
             place = ("programs", launched[0], "run")
         if part.kind == "module":
             schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == part.name]
-            place = _scheme_place(lab, schemes)
+            is_control = part.name in {control.module for control in congestion_controls().values()}
+            place = ("hosts",) if is_control else _scheme_place(lab, schemes)
         yield lab.source.message(place, part.text)
 
 

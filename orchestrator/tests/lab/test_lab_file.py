@@ -73,7 +73,7 @@ BAD = [
     ("buffer: 128 KB", "buffer: 128", "lab.yml:6:34: switches.default.buffer: expected an amount such as `128 KB` or `20 packets`, got `128`"),
     ("buffer: 128 KB", "buffer: 1 KB", "lab.yml:6:34: switches.default.buffer: expected room for one frame of 1514 bytes at least, got `1 KB`"),
     ("20 packets", "20", "lab.yml:6:53: switches.default.threshold: expected an amount such as `128 KB` or `20 packets`, got `20`"),
-    ("tcp: dctcp", "tcp: dctp", "lab.yml:8:18: hosts.default.tcp: expected `cubic`, `reno`, `dctcp`, `dctcp1`, `dctcp_ect1`, `bbr`, `vegas`, `westwood`, `htcp`, `bic`, `cdg`, `nv` or `illinois`, got `dctp`"),
+    ("tcp: dctcp", "tcp: dctp", "lab.yml:8:18: hosts.default.tcp: no congestion control is called `dctp`; did you mean `dctcp`?"),
     ("  default: {tcp", "  h9: {tcp", "lab.yml:8:3: hosts.h9: no host is called `h9`; expected one of `h1`, `h2`, `h3`, `h4`"),
     ("  default: {tcp", "  g*: {tcp", "lab.yml:8:3: hosts.g*: no host is called `g*`; expected one of `h1`, `h2`, `h3`, `h4`"),
     ("from: h1", "from: h7", "lab.yml:10:18: workload[0].flow.from: no host is called `h7`; expected one of `h1`, `h2`, `h3`, `h4`"),
