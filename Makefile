@@ -112,7 +112,7 @@ e2e: setup
 	@tools/programs
 	@tools/browser
 	@tools/page-tools >/dev/null || [ $$? = 3 ]
-	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks \
+	$(PY) -m pytest -q tests schemes congestion --ignore tests/containers --ignore tests/images --ignore tests/playbooks \
 	    -n 2 --dist worksteal $(REPORT)
 
 # Status 3 says that this machine cannot have Docker; the reason stands there as a skip (.ci/expected-skips).

@@ -5,20 +5,19 @@ A run judges CLAIMS claims over its seeds. Each measure's population has its mea
 campaign with as many seeds decides at 95 % (2.26 standard errors or more). Two rules are compared: Student's interval
 alone, and qbed's (`qbed.claims.intervals.robust_outcome`), at the same confidence.
 
-    .venv/bin/python bench/false_alarms.py
+    .venv/bin/python -m bench.false_alarms
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr
 
+from bench.harness import write_result
 from qbed.claims.intervals import FALSE_ALARM, student
 
 Samples = NDArray[np.float64]
@@ -68,9 +67,7 @@ def main() -> None:
             alone, both = alarms(population, seeds)
             rows.append({"population": population, "seeds": seeds, "student_alone": alone, "both_intervals": both})
             print(f"{population:14} {seeds:5} {alone:14.6f} {both:14.6f}", flush=True)
-    out = Path(__file__).parent / "results" / "false_alarms.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps({"claims": CLAIMS, "limit": FALSE_ALARM, "distance": DISTANCE, "rows": rows}, indent=1))
+    write_result("false_alarms", claims=CLAIMS, limit=FALSE_ALARM, distance=DISTANCE, rows=rows)
 
 
 if __name__ == "__main__":

@@ -149,16 +149,20 @@ def run_program(toolchain: Toolchain, cell: Cell, *argv: str) -> None:
 
 def write(bench: str, figures: list[Figure]) -> None:
     """Print the figures and write `bench/results/NAME.json`."""
-    RESULTS.mkdir(exist_ok=True)
-    rows = [{**asdict(figure), "met": figure.met} for figure in figures]
-    path = RESULTS / f"{bench}.json"
-    path.with_suffix(".new").write_text(json.dumps({"bench": bench, "figures": rows, "machine": machine()}, indent=2))
-    path.with_suffix(".new").rename(path)
+    write_result(bench, figures=[{**asdict(figure), "met": figure.met} for figure in figures])
     for figure in figures:
         goal = ""
         if figure.goal is not None:
             goal = f"   goal {figure.sense} {figure.goal:g}: {'met' if figure.met else 'NOT met'}"
         print(f"  {figure.name:58} {figure.value:12.4g} {figure.unit}{goal}", flush=True)
+
+
+def write_result(bench: str, **content: object) -> None:
+    """Write `bench/results/NAME.json` with the machine."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{bench}.json"
+    path.with_suffix(".new").write_text(json.dumps({"bench": bench, **content, "machine": machine()}, indent=2))
+    path.with_suffix(".new").rename(path)
 
 
 def machine() -> dict[str, object]:

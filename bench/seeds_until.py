@@ -4,17 +4,16 @@
 Three rules: a fixed number of seeds; `seeds: until 5 % of METRIC` (`qbed.campaign.until`); and seeds until the interval
 excludes the claim's bound, for a claim whose true value is the bound.
 
-    .venv/bin/python bench/seeds_until.py
+    .venv/bin/python -m bench.seeds_until
 """
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
+from bench.harness import write_result
 from qbed.campaign.until import MIN_SEEDS, Until
 from qbed.claims.intervals import student
 
@@ -59,9 +58,7 @@ def main() -> None:
         )
         rows.append({"spread": spread, "fixed": fixed, "until_precise": precise, "until_decided": decided})
         print(f"{spread:6} {fixed:8.4f} {precise:10.4f} {decided:14.4f}", flush=True)
-    out = Path(__file__).parent / "results" / "seeds_until.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps({"runs": RUNS, "at_most": MOST, "rows": rows}, indent=1))
+    write_result("seeds_until", runs=RUNS, at_most=MOST, rows=rows)
 
 
 if __name__ == "__main__":

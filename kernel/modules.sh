@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds the kernel modules (kernel/modules/NAME/) and every scheme's qdisc (schemes/NAME/kernel/) into the cache of a
-# kernel that kernel/build.sh built. Each module has its own hash, of its files and of the shared headers, so an edit
-# rebuilds one module.
+# Builds the kernel modules (kernel/modules/NAME/), every scheme's qdisc (schemes/NAME/kernel/) and every congestion
+# control (congestion/NAME/kernel/) into the cache of a kernel that kernel/build.sh built. Each module has its own hash,
+# of its files and of the shared headers, so an edit rebuilds one module.
 #
 #   kernel/modules.sh KERNEL            prints a hash over all of them, then the folder of each module's build
 #   kernel/modules.sh --stage FOLDER    only creates the source folder for make (modules/Kbuild has the command)
 #
-# Every folder with a Kbuild is a module. The code of a scheme that is generated from scheme.yml is added by the package
-# qbed, with the Python of .venv or of QBED_PYTHON. The module qrate contains every scheme's controllers
+# Every folder with a Kbuild is a module. The code that is generated from scheme.yml and congestion.yml is added by the
+# package qbed, with the Python of .venv or of QBED_PYTHON. The module qrate contains every scheme's controllers
 # (schemes/NAME/host/). A file ONE.crate in a module's folder names a crate that is linked as ONE.o
 # (kernel/rust-object.sh).
 set -euo pipefail
@@ -26,7 +26,7 @@ stage() {
     local kbuild folder name crate object
     mkdir -p "$1"
     cp -r "$here/include" "$here/modules/Kbuild" "$1/"
-    for kbuild in "$here"/modules/*/Kbuild "$root"/schemes/*/kernel/Kbuild; do
+    for kbuild in "$here"/modules/*/Kbuild "$root"/{schemes,congestion}/*/kernel/Kbuild; do
         folder=$(dirname "$kbuild")
         name=$(basename "${folder%/kernel}")
         [ ! -e "$1/$name" ] || die "$folder: another module has a folder of this name"
@@ -37,8 +37,8 @@ stage() {
         object=$("$here/rust-object.sh" "$(cat "$crate")") || die "${crate##*/}: see above"
         cp "$object" "${crate%.crate}.o_shipped"
     done
-    QBED_SCHEMES=$root/schemes "${QBED_PYTHON:-$root/.venv/bin/python}" -m qbed.schemes.generate kernel "$1" ||
-        die "cannot generate the code of the schemes: see above, or run make setup"
+    QBED_SCHEMES=$root/schemes QBED_CONGESTION=$root/congestion "${QBED_PYTHON:-$root/.venv/bin/python}" -m qbed.schemes.generate kernel "$1" ||
+        die "cannot generate the code of schemes and congestion controls: see above, or run make setup"
 }
 
 case ${1:-} in
@@ -83,6 +83,7 @@ compiler_messages() {
     for name in "${missing[@]}"; do
         folder=kernel/modules/$name
         [ -d "$root/$folder" ] || folder=schemes/$name/kernel
+        [ -d "$root/$folder" ] || folder=congestion/$name/kernel
         script+=(-e "s,\($build_dir/\|\(^\|[ '(]\)\)$name/\([A-Za-z0-9_]*\.[chS]\)\>,\2$folder/\3,g")
     done
     sed "${script[@]}" -e "s,$build_dir/include/,kernel/include/,g" "$1" |

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 import qbed
 from qbed.base.errors import QbedError
@@ -36,6 +39,18 @@ def test_the_notebook_runs(notebook: dict[str, Any]) -> None:
     assert "2 received" in notebook["ping"].stdout and notebook["ping"].status == 0
     assert run.axes == {"buffer": ["16 KB", "64 KB", "256 KB"], "seed": [1, 2]}
     assert notebook["cell"] == "buffer=64 KB, seed=1" and notebook["parting"].table == "flows"
+
+
+def test_the_notebook_runs_in_a_kernel_without_ipywidgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_spec("ipywidgets") is None
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "state"))
+    book = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    NotebookClient(book, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    shown = {kind for output in outputs for kind in output.get("data", {})}
+    assert "application/vnd.plotly.v1+json" in shown, "a figure is drawn in the notebook"
+    assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
+    assert (tmp_path / "runs" / "notebook" / "cells.parquet").exists()
 
 
 def test_a_run_folder_can_be_opened(notebook: dict[str, Any]) -> None:

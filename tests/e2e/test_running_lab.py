@@ -82,7 +82,7 @@ def test_background_programs_are_listed_and_killed(lab: Path, environment: dict[
     qbed(environment, "exec", "mine", "h3", "-d", "--", "sleep", "1000")
     (row,) = qbed(environment, "ps", "mine").stdout.splitlines()[1:]
     number, node, *_, command, argument = row.split()
-    assert (node, command, argument) == ("h3", "sleep", "1000")
+    assert (number, node, command, argument) == ("1", "h3", "sleep", "1000")
     assert qbed(environment, "kill", "mine", number).returncode == 0
     assert len(qbed(environment, "ps", "mine").stdout.splitlines()) == 1
     again = qbed(environment, "kill", "mine", number)
@@ -106,6 +106,18 @@ def test_a_capture_has_the_packets_of_commands_and_workload(lab: Path, environme
     assert capture.returncode == 0
     protocols = [packet.data[23] for packet in read_pcap(file)]
     assert protocols.count(1) == 6 and protocols.count(6) > 100_000 / 1448
+    assert len(qbed(environment, "ps", "mine").stdout.splitlines()) == 1
+
+
+def test_a_capture_that_gets_sigterm_ends_its_tcpdump(lab: Path, environment: dict[str, str]) -> None:
+    file = lab / "ended.pcap"
+    command = [sys.executable, "-m", "qbed", "capture", "mine", "h1>s1", "--out", str(file)]
+    capture = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    assert capture.stderr is not None and "capturing at h1>s1" in capture.stderr.readline()
+    assert "tcpdump" in qbed(environment, "ps", "mine").stdout
+    capture.send_signal(signal.SIGTERM)
+    capture.communicate(timeout=60)
+    assert capture.returncode == 0
     assert len(qbed(environment, "ps", "mine").stdout.splitlines()) == 1
 
 
@@ -191,6 +203,50 @@ def test_samples_continue_in_an_idle_lab_and_have_every_packet(lab: Path, enviro
     ]
     assert qbed(environment, "exec", "mine", "h1", "--", "sleep", "0.0999").returncode == 0
     assert {row["sample"] for row in new_rows()} >= {"queue"}
+
+
+def test_time_does_not_advance_for_a_program_that_listens(lab: Path, environment: dict[str, str]) -> None:
+    waits = "mkfifo /tmp/never; read line </tmp/never"
+    command = [sys.executable, "-m", "qbed", "exec", "mine", "h4", "-l", "--", "sh", "-c", waits]
+    before = clock(environment)
+    listening = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        wait_until_it_runs(environment, "h4: sh")
+        time.sleep(0.5)
+        assert clock(environment) - before <= 0.001
+    finally:
+        listening.send_signal(signal.SIGINT)
+        listening.communicate(timeout=60)
+    assert "-l is for neither -d nor -t" in qbed(environment, "exec", "mine", "h4", "-l", "-d", "--", "true").stderr
+
+
+def wait_until_it_runs(environment: dict[str, str], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while what not in qbed(environment, "ps").stdout:
+        assert time.monotonic() < deadline
+
+
+def test_the_pace_of_a_lab_is_set_and_shown(lab: Path, environment: dict[str, str]) -> None:
+    assert qbed(environment, "pace", "mine", "manual").stdout == "mine: manual\n"
+    assert re.search(r"^mine +\d+ +[\d.]+ s +manual ", qbed(environment, "ps").stdout, re.MULTILINE)
+    before = clock(environment)
+    assert qbed(environment, "exec", "mine", "h1", "--", "echo", "a").stdout == "a\n"
+    command = [sys.executable, "-m", "qbed", "exec", "mine", "h1", "--", "sleep", "0.5"]
+    with subprocess.Popen(command, env=environment) as sleeping:
+        wait_until_it_runs(environment, "h1: sleep")
+        time.sleep(0.5)
+        assert sleeping.poll() is None
+        assert clock(environment) - before <= 0.001
+        assert qbed(environment, "advance", "mine", "600 ms").returncode == 0
+    assert sleeping.returncode == 0
+    assert qbed(environment, "pace", "mine", "real").returncode == 0
+    begin = time.monotonic()
+    assert qbed(environment, "exec", "mine", "h1", "--", "sleep", "1.5").returncode == 0
+    assert time.monotonic() - begin >= 1.4, "faster than real time"
+    assert qbed(environment, "pace", "mine", "fast").stdout == "mine: fast\n"
+    wrong = qbed(environment, "pace", "mine", "rael")
+    assert wrong.returncode == 2
+    assert "expected fast, real or manual, not rael; did you mean `real`?" in wrong.stderr
 
 
 def lab_folder(environment: dict[str, str]) -> Path:

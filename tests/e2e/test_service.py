@@ -23,6 +23,9 @@ from qbed.live.columns import BINS
 
 from qbed_testing.service import ServiceProcess, descendants, write_lab
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "orchestrator" / "tests"))
+from influx import in_influx, in_parquet, served
+
 pytestmark = pytest.mark.e2e
 
 
@@ -247,6 +250,33 @@ def test_a_restarted_service_resumes_its_campaigns(tmp_path: Path, stop_signal: 
         assert process.wait_until_ended(undisturbed)["attempts"] == 1
         jobs = process.folder / "jobs"
         assert tables(jobs / f"{first:06d}" / "run") == tables(jobs / f"{undisturbed:06d}" / "run")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
+def test_a_killed_container_of_the_service_resumes_and_doubles_no_point(tmp_path: Path) -> None:
+    """`kill -9` of the first process of a container ends all of its processes at once. InfluxDB continues."""
+    lab = write_lab(tmp_path / "mine", "100 ms", "[1, 2, 3]")
+    container = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    (tmp_path / "influx").mkdir()
+    with served(tmp_path / "influx") as server:
+        server.sink("qbed")
+        sink = {"QBED_INFLUX": f"{server.root}/qbed"}
+        with ServiceProcess(tmp_path / "service", under=container, **sink) as process:
+            job = process.submit(lab)
+            process.wait_for(job, lambda found: (found["done"] or 0) >= 1)
+            while not server.query('SELECT count("t_us") FROM "queue"', "qbed"):
+                time.sleep(0.05)
+            processes = descendants(process.process.pid)
+            assert len(processes) > 3  # the service, the job, its workers, a guest
+            process.stop(signal.SIGKILL)
+            wait_until_ended(processes)
+            process.start()
+            ended = process.wait_until_ended(job)
+            assert (ended["state"], ended["attempts"], ended["totals"]["complete"]) == ("finished", 2, 3)
+            assert ended["totals"]["skipped"] >= 1
+            run = process.folder / "jobs" / f"{job:06d}" / "run"
+            assert in_influx(server, "qbed") == in_parquet(run) != []
+            process.stop(signal.SIGKILL)  # unshare ignores SIGTERM
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")

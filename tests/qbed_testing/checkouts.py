@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COPIED = (
     "Cargo.lock",
     "Cargo.toml",
+    "congestion",
     "crates",
     "docs",
     "kernel",

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,17 +51,17 @@ def write_lab(folder: Path, duration: str = "20 ms", seeds: str = "[1]") -> Path
 
 
 class ServiceProcess:
-    """A `qbed serve` process in `folder`; leaving the context stops it."""
+    """A `qbed serve` process in `folder`; leaving the context stops it. `under`: a program that runs it."""
 
-    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
+    def __init__(self, folder: Path, *options: str, under: Sequence[str] = (), **environment: str) -> None:
         self.folder = folder
-        self._options, self._environment = options, environment
+        self._options, self._under, self._environment = options, under, environment
         self.start()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "qbed", "serve", "--folder", str(self.folder), "--port", "0", *self._options]
         environment = {**os.environ, "QBED_STORE": "off", **self._environment}
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*self._under, *command], env=environment, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("qbed serves at "), line

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
 BUNDLE = _PACKAGE / "bundle"
-"""Folder of a wheel's data: `labs`, `schemes`, `p4`, `toolchain`, `licenses`, `sources`."""
+"""Folder of a wheel's data: `labs`, `schemes`, `congestion`, `p4`, `toolchain`, `licenses`, `sources`."""
 
 
 @cache
@@ -33,6 +33,11 @@ def labs_folder() -> Path:
 def schemes_folder() -> Path:
     """The schemes: `$QBED_SCHEMES`, or those that come with qbed."""
     return Path(os.environ.get("QBED_SCHEMES") or _data_folder("schemes"))
+
+
+def congestion_folder() -> Path:
+    """The congestion controls: `$QBED_CONGESTION`, or those that come with qbed."""
+    return Path(os.environ.get("QBED_CONGESTION") or _data_folder("congestion"))
 
 
 def p4_folder() -> Path:

@@ -61,9 +61,11 @@ def confined(files: Iterable[Path], spill: Path | None = None) -> Connection:
     One thread: sums of floats come out equal each time.
     """
     connection = duckdb.connect()
+    # In Jupyter without ipywidgets there is no progress bar, and DuckDB refuses to set it.
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (True,):
+        connection.execute("SET enable_progress_bar = false")
     for setting, value in (
         ("threads", "1"),
-        ("enable_progress_bar", "false"),
         ("python_enable_replacements", "false"),
         ("memory_limit", text(MEMORY)),
         ("temp_directory", text("" if spill is None else spill / SPILL.format(secrets.token_hex(4)))),

@@ -26,6 +26,7 @@ ORDER = (
     "queue",
     "lab",
     "scheme",
+    "congestion",
     "p4",
     "session",
     "look",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -15,6 +16,7 @@ import typer
 
 from qbed.base import terminal
 from qbed.base.errors import QbedError, nearest
+from qbed.base.processes import raise_on
 from qbed.cli import keyboard
 from qbed.cli.session import LabName, at_keyboard, run_command
 from qbed.substrates import Deployment, SessionError, find_lab
@@ -87,7 +89,7 @@ def capture(
         int, typer.Option(min=1, max=262144, help="Maximum number of captured bytes of each packet.")
     ] = 262144,
 ) -> None:
-    """Capture packets of a lab that is up while others use it, until Ctrl-C.
+    """Capture packets of a lab that is up while others use it, until Ctrl-C or SIGTERM.
 
     `qbed capture LAB END | wireshark -k -i -` shows them live.
 
@@ -100,6 +102,7 @@ def capture(
         )
     running_lab = find_lab(lab)
     node, interface = _interface(running_lab, end)
+    raise_on(signal.SIGTERM, KeyboardInterrupt, once=True)
     with running_lab.exec(node, [*_CAPTURE, interface, str(snaplen)], background=True) as execution:
         started = next(answer for answer in execution.events() if answer.get("event") == "started")
     file = Path(started["output"])

@@ -152,7 +152,7 @@ def run(
         with screen.bar:
             executor = executor_option or LocalExecutor([cores[i % len(cores)] for i in range(workers)])
             outcome = run_campaign(experiment, executor, screen, images=images, fresh=fresh)
-        print_result(outcome, screen.console)
+        print_result(outcome, screen.console, experiment.warnings)
         return experiment, outcome
 
     concluded = [conclude(name) for name in substrates]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +11,12 @@ import typer
 
 from qbed.base import terminal
 from qbed.base.errors import LabError, QbedError
-from qbed.base.files import read_bytes
 from qbed.base.locations import checkout, schemes_folder
+from qbed.cli.folder_copies import copy_folder
 from qbed.schemes.declaration import registry
 from qbed.schemes.linux_qdiscs import LINUX_QDISCS
 
 LIKE = "ecn"
-LARGEST = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,11}")
 _PARTS = ("scheme.yml", "kernel/Kbuild", "kernel/*.[ch]", "tests/*.c")
 _README = """\
@@ -55,25 +53,4 @@ def create(schemes: Path, name: str) -> Path:
     """Write `schemes/NAME`; nothing is overwritten."""
     if not _NAME.fullmatch(name):
         raise LabError([f"{name}: expected a scheme's name: up to 12 of a-z, 0-9 and `_`, a letter first"])
-    place = schemes / name
-    if place.exists() or place.is_symlink():
-        raise LabError([f"{place} exists already; choose another name"])
-    beside = schemes / f".{name}.new"
-    shutil.rmtree(beside, ignore_errors=True)
-    for file in sorted(file for part in _PARTS for file in (schemes / LIKE).glob(part)):
-        written = beside / _renamed(str(file.relative_to(schemes / LIKE)), name)
-        written.parent.mkdir(parents=True, exist_ok=True)
-        written.write_text(_renamed(read_bytes(file, LARGEST).decode(), name))
-    (beside / "README.md").write_text(_README.format(name=name, like=LIKE))
-    beside.rename(place)
-    return place
-
-
-def _renamed(text: str, name: str) -> str:
-    """Replace the scheme's name: `ecn` alone or before `_`, `ECN_` of its identifiers, `sch_ecn`, `test_ecn`.
-
-    `without_ecn` and `INET_ECN_set_ce` stand for the two bits in a packet.
-    """
-    text = re.sub(rf"(^|[^A-Za-z_]){LIKE}(?![a-z])", rf"\g<1>{name}", text, flags=re.M)
-    text = re.sub(rf"(^|[^A-Za-z_]_?){LIKE.upper()}_", rf"\g<1>{name.upper()}_", text, flags=re.M)
-    return re.sub(rf"(sch|test)_{LIKE}", rf"\g<1>_{name}", text)
+    return copy_folder(schemes / LIKE, name, _PARTS, _README)

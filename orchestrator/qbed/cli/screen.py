@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # loading these takes longer than most commands
     from qbed.runs.experiment import Experiment, RunResult
     from qbed.runs.worker import Outcome
 
-MAX_DAMAGED = 10
+MAX_DAMAGED, MAX_WARNINGS = 10, 5
 FLUSHING_EVERY_S = 10.0
 """Interval of the lines about telemetry that is still sent."""
 
@@ -143,8 +143,8 @@ class Screen:
         self.console.print(terminal.shorten(text), style=None if complete else "red", soft_wrap=True)
 
 
-def print_result(outcome: RunResult, console: Console) -> None:
-    """Print verdicts, differences, problems and totals."""
+def print_result(outcome: RunResult, console: Console, warnings: Sequence[str] = ()) -> None:
+    """Print verdicts, differences, problems, warnings of the lab and the campaign, and totals."""
     from qbed.claims.verdict import caveats_of
     from qbed.report.ci import describe_verdict
 
@@ -166,6 +166,10 @@ def print_result(outcome: RunResult, console: Console) -> None:
         console.print(f"... and {len(outcome.differences) - MAX_DAMAGED} cells more", style="red")
     for problem in outcome.problems:
         console.print(terminal.shorten(f"warning: {problem}"), style="yellow")
+    for text in warnings[:MAX_WARNINGS]:
+        console.print(terminal.shorten(f"warning: {text}"), style="yellow", soft_wrap=True)
+    if len(warnings) > MAX_WARNINGS:
+        console.print(f"... and {len(warnings) - MAX_WARNINGS} warnings more, at the start of the run", style="yellow")
     totals = outcome.totals
     bad = "".join(
         f", {count} {name}" for name, count in (("failed", totals.failed), ("invalid", totals.invalid)) if count

@@ -9,12 +9,12 @@ import base64
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
 from qbed.base import terminal
-from qbed.base.errors import QbedError
+from qbed.base.errors import QbedError, nearest
 from qbed.cli import keyboard
 from qbed.cli.run import (
     CellSpace,
@@ -28,7 +28,7 @@ from qbed.cli.run import (
 )
 from qbed.config.units import parse_duration
 from qbed.lab.library import find
-from qbed.substrates import DEFAULT, Deployment, Execution, Limits, SessionError, find_lab, substrate, substrates
+from qbed.substrates import DEFAULT, Deployment, Execution, Limits, Pace, SessionError, find_lab, substrate, substrates
 
 LabName = Annotated[str, typer.Argument(metavar="LAB", help="The lab's name, its folder or its file.")]
 
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     app.command()(up)
     app.command("exec", context_settings={"ignore_unknown_options": True})(execute)
     app.command()(advance)
+    app.command()(pace)
     app.command()(down)
     app.command()(ps)
     app.command()(kill)
@@ -59,6 +60,7 @@ def up(
         str | None, typer.Option("--name", help="Name of the running lab; two of one lab need two names.")
     ] = None,
     workload: Annotated[bool, typer.Option("--workload", help="Start the workload 1 s after the lab is up.")] = False,
+    pace: Annotated[str, typer.Option("--pace", help="`fast`, `real` or `manual`, as `qbed pace`.")] = "fast",
     trust: Trust = False,
 ) -> None:
     """Bring up a lab: its nodes, links and queues, and with --workload its workload."""
@@ -66,12 +68,15 @@ def up(
     from qbed.plan.compile import compile_lab
     from qbed.substrates.rebuild import build_changed
 
+    wanted = _parse_pace(pace, "--pace")
     build_changed(terminal.print_status)
     file = lab / "lab.yml" if lab.is_dir() else lab
     (name,) = parse_substrates(on, single=True)
     settings = parse_settings(set_ or []) | ({"name": name_} if name_ is not None else {})
     plan = compile_lab(load_lab(file, settings), seed)
     where, dilation = substrate(name), parse_dilation(dilate)
+    if wanted != "fast" and where.clock == "wall":
+        raise typer.BadParameter(f"time passes by itself on `{name}`", param_hint="--pace")
     where.check_name_free(plan.lab)
     if dilation is None and where.clock == "wall":
         from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import
@@ -86,6 +91,8 @@ def up(
     for note in brought.notes:
         terminal.print_status(note)
     terminal.warn([*brought.warnings, *warnings])
+    if wanted != "fast":
+        find_lab(plan.lab).set_pace(wanted)
     if workload:
         find_lab(plan.lab).workload()
     names = [node.name for node in plan.nodes]
@@ -105,16 +112,21 @@ def execute(
     at_terminal: Annotated[
         bool, typer.Option("--tty", "-t", help="Connect this terminal to it: for an editor, top, vtysh.")
     ] = False,
+    listens: Annotated[
+        bool, typer.Option("--listen", "-l", help="Do not advance virtual time for it: for tcpdump, a server.")
+    ] = False,
 ) -> None:
     """Run a command of this machine on a node; its exit status is the command's.
 
-    A background command runs only while another one does, or during `qbed advance`: virtual time stands still
-    otherwise.
+    A background command, or one that listens, runs only while another one does, or during `qbed advance`: virtual
+    time stands still otherwise.
 
     /mnt is the lab's folder on this machine, `$XDG_RUNTIME_DIR/qbed/LAB/cell` or the same below `~/.local/state`, to
     pass files by; in containers each node has its own there, `nodes/NODE` (on the machine's kernel it sees it as
     /qbed).
     """
+    if listens and (background or at_terminal):
+        raise typer.BadParameter("-l is for neither -d nor -t", param_hint="-l")
     if at_terminal:
         if background or stdin:
             raise typer.BadParameter("a terminal is for neither -d nor -i", param_hint="-t")
@@ -122,7 +134,7 @@ def execute(
             raise typer.BadParameter("there is no terminal here; -i gives it what comes by a pipe", param_hint="-t")
         raise typer.Exit(at_keyboard(find_lab(lab), node, command))
     given = sys.stdin.buffer.read() if stdin else b""
-    raise typer.Exit(run_command(find_lab(lab), node, command, background=background, stdin=given))
+    raise typer.Exit(run_command(find_lab(lab), node, command, background=background, stdin=given, listens=listens))
 
 
 def at_keyboard(lab: Deployment, node: str, command: list[str], *, shell: bool = False) -> int:
@@ -135,9 +147,17 @@ def at_keyboard(lab: Deployment, node: str, command: list[str], *, shell: bool =
         return _follow(execution)
 
 
-def run_command(lab: Deployment, node: str, command: list[str], *, background: bool = False, stdin: bytes = b"") -> int:
-    """Run a command on a node, and pass on what it says; its exit status. Ctrl-C interrupts it."""
-    with lab.exec(node, command, background=background, stdin=stdin) as execution:
+def run_command(
+    lab: Deployment,
+    node: str,
+    command: list[str],
+    *,
+    background: bool = False,
+    stdin: bytes = b"",
+    listens: bool = False,
+) -> int:
+    """Run a command on a node and pass its output on. Return its exit status. Ctrl-C interrupts it."""
+    with lab.exec(node, command, background=background, stdin=stdin, listens=listens) as execution:
         try:
             return _follow(execution)
         except KeyboardInterrupt:
@@ -180,6 +200,32 @@ def advance(
     terminal.print_line(f"virtual time: {_clock(find_lab(lab).advance(ns))}")
 
 
+def pace(
+    lab: LabName,
+    wanted: Annotated[
+        str | None, typer.Argument(metavar="[fast|real|manual]", help="The new pace; without it, print the pace.")
+    ] = None,
+) -> None:
+    """Set how virtual time advances in a lab that is up, while a command runs.
+
+    fast: as fast as it is computed, the default. real: no faster than real time. manual: only by `qbed advance`, and
+    by 200 us for the start of a command and for a key.
+    """
+    found = find_lab(lab)
+    if wanted is not None:
+        found.set_pace(_parse_pace(wanted, "PACE"))
+    terminal.print_line(f"{found.name}: {found.status().pace or 'the wall clock'}")
+
+
+def _parse_pace(text: str, hint: str) -> Pace:
+    for known in get_args(Pace):
+        if text == known:
+            return cast(Pace, known)
+    raise typer.BadParameter(
+        f"expected fast, real or manual, not {text}{nearest(text, list(get_args(Pace)))}", param_hint=hint
+    )
+
+
 def down(
     lab: Annotated[str | None, typer.Argument(metavar="LAB", help="The lab's name, its folder or its file.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Take down all labs.")] = False,
@@ -210,7 +256,8 @@ def ps(
 ) -> None:
     """List the labs that are up, or a lab's programs in the background, which `qbed kill` ends.
 
-    Times are since the lab's epoch, as all times of its samples and results. In containers, LOST counts frames that
+    Times are since the lab's epoch, as all times of its samples and results. PACE is that of `qbed pace`. In
+    containers, LOST counts frames that
     were lost outside the lab's queues (`qbed samples` says where), and LATE is how late the deadlines of its latest
     node ran, as 99th percentile: packets leave in bursts where that is much.
     """
@@ -221,7 +268,7 @@ def ps(
             + [(str(j.number), j.node, _clock(j.since_ns), j.command) for j in jobs]
         )
         return
-    rows = [("LAB", "KEEPER", "TIME", "RUNS", "LOST", "LATE", "ON", "FILE")]
+    rows = [("LAB", "KEEPER", "TIME", "PACE", "RUNS", "LOST", "LATE", "ON", "FILE")]
     for deployment in _deployments():
         status = deployment.status()
         lost = "-" if status.frames_lost is None else str(status.frames_lost)
@@ -231,6 +278,7 @@ def ps(
                 deployment.name,
                 status.keeper,
                 _clock(status.time_ns),
+                status.pace or "-",
                 status.runs,
                 lost,
                 late,

@@ -3,6 +3,8 @@
 nearest valid name.
 """
 
+from collections.abc import Collection
+
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -27,6 +29,16 @@ _KINDS = {
     "bool_type": "`true` or `false`",
     "bool_parsing": "`true` or `false`",
 }
+_OTHER_NAMES = {
+    **dict.fromkeys(("cca", "cc", "ccalg", "congestion", "congestion_control", "tcp_congestion_control"), ("tcp",)),
+    **dict.fromkeys(("bandwidth", "bw", "capacity", "speed", "datarate"), ("rate",)),
+    **dict.fromkeys(("latency", "propagation", "propagation_delay"), ("delay",)),
+    **dict.fromkeys(("aqm", "discipline", "queue_discipline"), ("scheme",)),
+    **dict.fromkeys(("queue_size", "queue_limit", "limit"), ("buffer",)),
+    **{f"{axis}{word}": (f"{axis}_title",) for axis in "xyz" for word in ("_label", "label", "title", "_axis")},
+}
+"""Fields by the names that other tools have for them."""
+_MAX_REPEATED = 40
 _BOUNDS = {
     "greater_than": ("gt", "more than"),
     "greater_than_equal": ("ge", "at least"),
@@ -70,7 +82,7 @@ def _text(details: ErrorDetails, path: FieldPath, schema: Schema) -> str:
     kind, value = details["type"], details["input"]
     context = details.get("ctx") or {}
     if kind == "extra_forbidden":
-        return "unknown field" + nearest(str(path[-1]) if path else "", fields_at(schema, path[:-1]))
+        return "unknown field" + field_hint(str(path[-1]) if path else "", fields_at(schema, path[:-1]))
     if kind == "missing":
         return "this field is missing"
     if kind == "value_error":
@@ -78,7 +90,7 @@ def _text(details: ErrorDetails, path: FieldPath, schema: Schema) -> str:
     if kind == "literal_error":
         return f"expected {context['expected'].replace(chr(39), '`')}, got {shown(value)}"
     if kind in _KINDS:
-        return f"expected {_KINDS[kind]}, got {shown(value)}"
+        return f"expected {_KINDS[kind]}, got {shown(value)}{_form_hint(_KINDS[kind], value)}"
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
         return f"expected {words} {context[name]}, got {shown(value)}"
@@ -88,6 +100,23 @@ def _text(details: ErrorDetails, path: FieldPath, schema: Schema) -> str:
         words, bound = ("at least", "min_length") if kind == "too_short" else ("at most", "max_length")
         return f"expected {words} {context[bound]} entries, got {context['actual_length']}"
     return details["msg"][:1].lower() + details["msg"][1:] + f", got {shown(value)}"
+
+
+def field_hint(name: str, fields: Collection[str]) -> str:
+    """Return the field that has another name elsewhere, or else the nearest one."""
+    other = next((field for field in _OTHER_NAMES.get(name.lower().replace("-", "_"), ()) if field in fields), None)
+    return nearest(name, fields) if other is None else f"; did you mean `{other}`?"
+
+
+def _form_hint(expected: str, value: object) -> str:
+    """Return how to write a list instead of fields, and fields instead of a list."""
+    if expected == "a list" and isinstance(value, dict) and value:
+        return f"; write `- {next(iter(value))}: ...`, each entry with `- `"
+    if expected == "a list" and isinstance(value, str | int | float):
+        return f"; write `[{value}]`" if len(str(value)) <= _MAX_REPEATED else ""
+    if expected.startswith("fields") and isinstance(value, list) and value and isinstance(value[0], dict) and value[0]:
+        return f"; write `{next(iter(value[0]))}: ...` without `- `"
+    return ""
 
 
 def fields_at(schema: Schema, path: FieldPath) -> list[str]:

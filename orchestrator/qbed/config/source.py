@@ -140,6 +140,7 @@ def read_lab_text(path: Path) -> str:
 
 
 _UNQUOTED = re.compile(r".*:\s+>=?\s*\S").match
+_TAB = re.compile(r" *\t").match
 
 
 def parse(text: str, file: str = "<text>", folder: Path | None = None) -> Source:
@@ -154,6 +155,7 @@ def parse(text: str, file: str = "<text>", folder: Path | None = None) -> Source
         where = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
         text_of_line = text.splitlines()[mark.line : mark.line + 1] if mark else []
         hint = "; quote text that begins with `>`" if any(map(_UNQUOTED, text_of_line)) else ""
+        hint = "; write spaces instead of the tab" if any(map(_TAB, text_of_line)) else hint
         raise LabError([f"{file}:{where}: not valid YAML: {error.problem or error.context}{hint}"]) from None
     except yaml.reader.ReaderError as error:
         raise LabError([f"{file}:1:1: not valid YAML: character {error.character!r} at {error.position}"]) from None

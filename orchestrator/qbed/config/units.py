@@ -29,6 +29,7 @@ PACKETS = {"packet": 1, "packets": 1}
 
 _QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][0-9]{1,2})?)\s*([^\s0-9.][^\s]*)\s*", re.ASCII)
 _PERCENTAGE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*", re.ASCII)
+_OTHER_RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT]?)(bit|bits|b|B|byte|bytes)(/s|ps|/sec|)\s*", re.ASCII)
 LARGEST = 2**63 - 1
 _LONGEST = 64
 
@@ -73,7 +74,22 @@ def parse_size(value: object) -> int:
 
 def parse_rate(value: object) -> int:
     """Convert `10 Gbit/s` to bits per second."""
-    return _parse(value, RATES, "a rate such as `10 Gbit/s`")
+    try:
+        return _parse(value, RATES, "a rate such as `10 Gbit/s`")
+    except ValueError as error:
+        raise ValueError(f"{error}{_rate_hint(value)}") from None
+
+
+def _rate_hint(value: object) -> str:
+    """Return `; write 800 Mbit/s` for a rate in bytes, or in the words of tc; otherwise nothing."""
+    match = _match(_OTHER_RATE, value)
+    if match is None:
+        return ""
+    bits = 8 if match[3] in ("B", "byte", "bytes") else 1
+    exact = Fraction(match[1]) * bits * RATES[f"{match[2].upper()}bit/s"]
+    if exact.denominator != 1 or exact > LARGEST or f"{match[2]}{match[3]}{match[4]}" in RATES:
+        return ""
+    return f"; write `{format_rate(int(exact))}`"
 
 
 def parse_packets(value: object) -> int:

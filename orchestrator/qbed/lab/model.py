@@ -236,5 +236,9 @@ class Lab(Strict):
     (`orchestrator/qbed/lab/parameters.py` lists them). The defaults are Linux's. In containers, no host of such a lab
     runs on the machine's kernel.
     """
+    congestion: dict[str, dict[str, object]] = Field(default_factory=dict)
+    """Parameters of the congestion controls in `congestion/`, equal for all hosts: `{dctcp1: {gain_shift: 5}}`
+    ([Congestion controls](#congestion-controls) lists them). The name is that of the folder.
+    """
     memory: Annotated[Size | None, Field(examples=["2 GB"])] = None
     """Memory of the lab's kernel. The default is an estimate."""

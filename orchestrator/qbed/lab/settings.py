@@ -3,8 +3,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictInt
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, StrictInt
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
+from qbed.base.errors import nearest
 from qbed.config.strict import Strict
 from qbed.config.units import (
     LARGEST,
@@ -19,13 +22,24 @@ from qbed.config.units import (
     format_packets,
 )
 from qbed.lab.sysctls import once, sysctl_path, sysctl_value
+from qbed.schemes.congestion import control_names
 
-CongestionControl = Literal[
-    "cubic", "reno", "dctcp", "dctcp1", "dctcp_ect1", "bbr", "vegas", "westwood", "htcp", "bic", "cdg", "nv", "illinois"
-]
-"""The congestion controls that the lab kernel has (kernel/config.fragment), and those of its modules."""
-CONTROL_MODULES = {"dctcp1": "tcp_dctcp1", "dctcp_ect1": "tcp_dctcp1"}
-"""Kernel modules of the congestion controls that are modules."""
+
+class _ControlNames:
+    """The JSON Schema of a congestion control's name: those of the kernel and of `congestion/`, read when needed."""
+
+    def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"enum": control_names()}
+
+
+def _control(name: str) -> str:
+    if name not in control_names():
+        raise ValueError(f"no congestion control is called `{name}`{nearest(name, control_names())}")
+    return name
+
+
+CongestionControl = Annotated[str, AfterValidator(_control), _ControlNames()]
+"""The name of a congestion control: one of the lab's kernel, or of a folder in `congestion/`."""
 
 
 def _switch(value: object) -> object:
@@ -245,9 +259,8 @@ class HostSettings(Strict):
     """Settings of a host: its TCP, its rate controller and the queue of its network card."""
 
     tcp: CongestionControl | None = None
-    """Congestion control of its flows, unless their workload names another. `dctcp1` is a DCTCP of qbed (g 1/16): its
-    alpha starts at 0, its window may fall to one segment, and its receiver acknowledges each segment at once.
-    `dctcp_ect1` is `dctcp1` with ECT(1), the codepoint of L4S, in all packets except SYNs.
+    """Congestion control of its flows, unless their workload names another: one of Linux's, or of a folder in
+    `congestion/`.
     """
     ecn: Annotated[Literal["on", "off", "default"], BeforeValidator(_switch)] | None = None
     """Whether TCP requests ECN. `default`: if the congestion control needs it, or if the peer requests it."""

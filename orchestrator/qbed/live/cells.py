@@ -104,7 +104,7 @@ class Cells:
             _, end_ns, active_ns = results.active_span(flows, row)
             last = [*results.total_points(queues, origin, active_ns)]
             last.append(event_points(measured_moments(folder, cell, flows), origin))
-            last.append(results.limit_points(self.parameters, row, end_ns, origin))
+            last.append(results.limit_points(self.parameters, row, end_ns, self.axes, origin))
         numbers = results.cell_numbers(row, flows, queues)
         last.append(results.cell_points(numbers, row, flows, self.axes, origin))
         last.append(results.result_points(numbers, row, self.axes, origin))

@@ -8,14 +8,16 @@ same bytes.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
+import os
 import time
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from qbed.base.json_files import read_json, write_json
 from qbed.live.points import Origin
@@ -63,7 +65,7 @@ class DeliveryLog:
         self.claims_digest: str | None = None
         """The checksum of the claims that were sent."""
         path = run / FOLDER / f"{hashlib.sha256(sink.encode()).hexdigest()[:16]}.ndjson"
-        self._file: TextIO = path.open("a")
+        self._file = path.open("ab", buffering=0)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -72,12 +74,18 @@ class DeliveryLog:
         for line in known.split(b"\n"):
             with suppress(ValueError, KeyError, TypeError):  # the last line of a process that was killed
                 self._take(json.loads(line))
-        self._put({} if known[-1:] in (b"\n", b"") and known else {"sink": sink}, fresh=known[-1:] != b"\n")
+        self._cut = known[-1:] not in (b"\n", b"")
+        if not known or self._cut:
+            self._put({"sink": sink})
 
-    def _put(self, entry: dict[str, Any], *, fresh: bool = False) -> None:
-        if entry:
-            self._file.write(("\n" if fresh else "") + json.dumps(entry) + "\n")
-            self._file.flush()
+    def _put(self, entry: dict[str, Any]) -> None:
+        """Append a line. `OSError` if there is no room for all of it; the next line begins after the part."""
+        line = (b"\n" if self._cut else b"") + json.dumps(entry).encode() + b"\n"
+        written = self._file.write(line)
+        if written:
+            self._cut = written < len(line)
+        if written != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
 
     def _take(self, entry: dict[str, Any]) -> None:
         self.points = int(entry.get("points", self.points))
@@ -97,7 +105,11 @@ class DeliveryLog:
             self.record({}, 0, 0)
 
     def record(self, entry: dict[str, Any], points: int, size: int | None) -> None:
-        """Record that the sink took points. `entry`: the further fields of the line."""
-        entry |= {"points": self.points + points, "size": size}
-        self._take(entry)
-        self._put(entry)
+        """Record that the sink took points. `entry`: the further fields of the line. `OSError`: nothing is recorded."""
+        line = entry | {"points": self.points + points, "size": size}
+        try:
+            self._put(line)
+        except OSError as error:
+            error.filename = error.filename or self._file.name
+            raise
+        self._take(line)

@@ -19,13 +19,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from qbed.base.crash_report import describe_os_error
 from qbed.base.errors import QbedError
+from qbed.base.json_files import Row
 from qbed.live import samples
 from qbed.live.cells import SAMPLED, Cells, Piece, Running
-from qbed.live.delivery_log import DeliveryLog, origin_of
+from qbed.live.delivery_log import FOLDER, DeliveryLog, origin_of
 from qbed.live.points import Origin, Points
 from qbed.live.results import claim_points, machine_points, progress_points, run_points
-from qbed.live.sinks import NotTakenError, Sink
+from qbed.live.sinks import NotTakenError, Sink, SinkError
 from qbed.storage.checksums import check_merged
 from qbed.storage.run_folder import CLAIMS
 
@@ -77,8 +79,8 @@ class SinkTimeoutError(QbedError):
 
 
 class RetryingSink:
-    """Sends batches to a sink until it takes them. `expired`: whether to stop, called with the seconds for which the
-    sink has not taken the batch.
+    """Sends batches to a sink until it takes them. `expired`: whether to stop, called with the seconds for which a
+    batch is not taken or not recorded.
     """
 
     def __init__(self, sink: Sink, expired: Callable[[float], bool]) -> None:
@@ -99,6 +101,16 @@ class RetryingSink:
                 self._wait(max(wait_s * random.uniform(0.5, 1.0), error.wait_s), begun)
                 wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
+    def record(self, write: Callable[[], None]) -> None:
+        """Record a batch that the sink took, once the disk has room. `SinkTimeoutError`."""
+        begun = time.monotonic()
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                self.why = describe_os_error(error)
+                self._wait(FIRST_WAIT_S, begun)
+
     def _wait(self, pause: float, begun: float) -> None:
         until = time.monotonic() + pause
         while (now := time.monotonic()) < until:
@@ -117,10 +129,14 @@ class Exporter:
         self, run: Path, sink: Sink, expired: Callable[[float], bool], machine: bool = True, cells: int = 0
     ) -> None:
         self._run, self._total = run, cells
-        self._origin = origin_of(run)
-        self._log = DeliveryLog(run, sink.name)
-        sink.open(self._log.size)
-        self._log.record_opened()
+        try:
+            self._origin = origin_of(run)
+            self._log = DeliveryLog(run, sink.name)
+            sink.open(self._log.size)
+            self._log.record_opened()
+        except OSError as error:
+            error.filename = error.filename or run / FOLDER
+            raise SinkError(f"no points to {sink.name}: {describe_os_error(error)}") from error
         self._sender = RetryingSink(sink, expired)
         self._cells = Cells(run, self._origin)
         self._running: dict[int, Running] = {}
@@ -198,7 +214,7 @@ class Exporter:
         try:
             for piece in self._cells.ended(cell, folder, self._seen(cell)):
                 self._send(piece)
-            self._log.record({"cell": cell, "done": True}, 0, self._log.size)
+            self._record({"cell": cell, "done": True}, 0, self._log.size)
         except SinkTimeoutError:
             raise
         except (FileNotFoundError, QbedError) as error:
@@ -212,7 +228,10 @@ class Exporter:
     def _send(self, piece: Piece) -> None:
         size = self._sender.send(piece.points) if len(piece.points) else self._log.size
         entry = {"cell": piece.cell, "table": piece.table, "rows": piece.rows}
-        self._log.record(entry, len(piece.points), size)
+        self._record(entry, len(piece.points), size)
+
+    def _record(self, entry: Row, points: int, size: int | None) -> None:
+        self._sender.record(lambda: self._log.record(entry, points, size))
 
     def _claims(self) -> bool:
         """Send the claims once they are judged, and again after each new judgement."""
@@ -226,7 +245,7 @@ class Exporter:
         verdicts = json.loads(content)
         points = claim_points(verdicts, self._origin) if verdicts else None
         size = self._sender.send(points) if points is not None else self._log.size
-        self._log.record({"claims": digest}, len(verdicts), size)
+        self._record({"claims": digest}, len(verdicts), size)
         return True
 
     def _judged(self) -> tuple[bytes, str | None]:

@@ -21,6 +21,7 @@ from qbed.live.grafana_panels import (
     tag_values,
     transform,
 )
+from qbed.live.results import LIMIT
 from qbed.schemes.declaration import registry
 
 _CAMPAIGN, _RUN = chosen("campaign"), chosen("campaign", "run")
@@ -61,32 +62,51 @@ def campaign() -> Dashboard:
 
 
 _FIGURES = (
-    ("Goodput", "goodput_bps", "bps"),
-    ("Completion time, 99th percentile", "fct_p99_ms", "ms"),
-    ("Deepest queue, packets", "max_packets", "short"),
-    ("Queueing delay, longest", "max_delay_us", "µs"),
+    ("Goodput", "goodput_bps", "bps", None),
+    ("Completion time, 99th percentile", "fct_p99_ms", "ms", None),
+    ("Deepest queue, packets", "max_packets", "short", "packets"),
+    ("Queueing delay, longest", "max_delay_us", "µs", "delay_us"),
 )
-"""Title, field and unit."""
+"""Title, field and unit, and the field of thresholds, targets and buffers."""
 
 
-def _figure(title: str, field: str, unit: str) -> Panel:
-    """A field over the axis `x`, with a curve for each value of the axis `line`."""
-    query = (
-        f'SELECT "number_${{x:raw}}" AS "x", "axis_${{line:raw}}" AS "line", "{field}" AS "value" FROM "cell"'
-        f' WHERE {_RUN} AND "complete" = 1'
-    )
+def _figure(title: str, field: str, unit: str, limit: str | None) -> Panel:
+    """A field over the axis `x`, with a curve for each value of the axis `line`, and one for each limit."""
+    help_ = "Mean over the cells with the same value of `x`, a curve for each value of `line`."
+    queries = {"": _by_axes("axis_${line:raw}", field, "cell", ' AND "complete" = 1')}
+    if limit is not None:
+        help_ += " Dashed: thresholds, targets and buffers of switch ports, by the parameters in effect."
+        queries["limits"] = _by_axes("limit_${x:raw}", limit, "limit")
     grouped = {"operation": "groupby", "aggregations": []}
     return Panel(
-        f"{title} over ${{x}}", "Mean over the cells with the same value of `x`, a curve for each value of `line`.",
-        {"": query}, "trend", unit=unit, rows=True, empty="no axis of numbers",
+        f"{title} over ${{x}}", help_, queries, "trend", unit=unit, rows=True, empty="no axis of numbers",
         transformations=[
+            *([transform("merge")] if limit else []),
             transform("groupBy", fields={"x": grouped, "line": grouped,
                                          "value": {"operation": "aggregate", "aggregations": ["mean"]}}),
             transform("sortBy", sort=[{"field": "x"}]),
             matrix("line", "x", "value (mean)"),
         ],
-        options={"xField": "x\\line"}, overrides=[column("x\\line", unit="none")],
+        options={"xField": "x\\line"},
+        overrides=[column("x\\line", unit="none"), *([_DASHED] if limit else [])],
     )  # fmt: skip
+
+
+def _by_axes(curve: str, field: str, measurement: str, where: str = "") -> str:
+    """Rows with their cell: Grafana merges rows of two queries that are equal."""
+    return (
+        f'SELECT "number_${{x:raw}}" AS "x", "{curve}" AS "line", "{field}" AS "value", "cell"'
+        f' FROM "{measurement}" WHERE {_RUN}{where}'
+    )
+
+
+_DASHED = {
+    "matcher": {"id": "byRegexp", "options": f"/^{LIMIT}/"},
+    "properties": [
+        {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}},
+        {"id": "custom.showPoints", "value": "never"},
+    ],
+}
 
 
 _BARS = (
@@ -99,6 +119,18 @@ _BARS = (
     ("Goodput", "All that was received, over the time of all flows.", "bps", {"goodput": "goodput_bps"}),
     ("Fairness", "Jain's index of the flows' goodput.", "none", {"Jain's index": "jain_index"}),
     ("Slowdown", "Completion time over that of an idle path.", "none", {"slowdown": "slowdown_mean"}),
+    (
+        "Deepest queue",
+        "Packets: mean and maximum of the cell's queue that has the most.",
+        "short",
+        {"mean": "mean_packets", "most": "max_packets"},
+    ),
+    (
+        "Queueing delay",
+        "Mean and longest length of a queue over the rate of its link.",
+        "µs",
+        {"mean": "mean_delay_us", "longest": "max_delay_us"},
+    ),
     ("Drops and marks", "Packets.", "short", {"drops": "dropped_packets", "marks": "marked_packets"}),
     ("Link use", "Of the busiest link while there are flows.", "percent", {"use": "use_percent"}),
 )
@@ -111,7 +143,7 @@ def _bars(title: str, help_: str, unit: str, fields: dict[str, str]) -> Panel:
     return Panel(
         f"{title} by ${{axis}}", help_,
         {"": f'SELECT {means}, min("position") AS "position" FROM "result" WHERE {where} GROUP BY "value"'},
-        "barchart", unit=unit, wide=8, options={"xField": "value"},
+        "barchart", unit=unit, wide=6, options={"xField": "value"},
         transformations=[
             transform("sortBy", sort=[{"field": "position"}]),
             transform("organize", excludeByName={"Time": True, "position": True}, indexByName={"value": 0},

@@ -117,7 +117,8 @@ class Panel:
         targets = [
             {
                 "refId": chr(ord("A") + index), "rawQuery": True, "query": query,
-                "resultFormat": "table" if as_table else "time_series", **({"alias": alias} if alias else {}),
+                "resultFormat": "table" if as_table else "time_series",
+                **({"alias": alias} if alias and not as_table else {}),
             }
             for index, (alias, query) in enumerate(self.queries.items())
         ]  # fmt: skip

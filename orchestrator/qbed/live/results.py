@@ -18,6 +18,8 @@ from qbed.live.points import EPOCH_NS, STRETCH, Origin, Points, one, queues_of, 
 MAX_STATISTICS = 1_000
 """The most statistics of schemes of one cell that are sent."""
 MAX_PARAMETERS = 100
+LIMIT = "limit: "
+"""The beginning of the name of a limit's curve among the curves of measurements."""
 EDGE_NS = 10_000_000
 """Length of the first and last part of a lab to which dashboards link."""
 BINS = 400
@@ -199,8 +201,10 @@ def effective_parameters(content: Row) -> list[Row]:
     return [{"where": str(row.get("where", "")), "value": str(row["value"]), **row} for row in lines[:MAX_PARAMETERS]]
 
 
-def limit_points(parameters: list[Row], row: Row, end_ns: int, origin: Origin) -> Points | None:
-    """Thresholds, targets and buffers of a cell's switch ports: a point at its beginning and one at its end."""
+def limit_points(parameters: list[Row], row: Row, end_ns: int, axes: Iterable[str], origin: Origin) -> Points | None:
+    """Thresholds, targets and buffers of a cell's switch ports: a point at its beginning and one at its end, with the
+    cell's numeric values of axes.
+    """
     limits = {
         line["name"].rpartition(": ")[2]: line
         for line in parameters
@@ -210,8 +214,18 @@ def limit_points(parameters: list[Row], row: Row, end_ns: int, origin: Origin) -
         return None
     tags = [origin.tags | {"parameter": name} for name in limits for _ in range(2)]
     fields = _amounts([line for line in limits.values() for _ in range(2)])
+    for axis in axes:
+        if is_number(value := row.get(axis)):
+            curves = [_curve(name, line["where"], axis) for name, line in limits.items() for _ in range(2)]
+            fields |= {f"number_{axis}": pa.repeat(float(value), len(tags)), f"limit_{axis}": pa.array(curves)}
     times = pa.array([EPOCH_NS + at * STRETCH for _ in limits for at in (0, end_ns)], pa.int64())
     return Points("limit", tags, pa.array(range(len(tags)), pa.int64()), fields, times)
+
+
+def _curve(name: str, where: str, axis: str) -> str:
+    """The name of a limit's curve over an axis: with the values of the other axes to which it applies."""
+    values = "; ".join(", ".join(values) for other, values in _conditions(where) if other != axis)
+    return f"{LIMIT}{name}" + (f" ({values})" if values else "")
 
 
 def _amounts(parameters: list[Row]) -> dict[str, Any]:
@@ -222,13 +236,16 @@ def _amounts(parameters: list[Row]) -> dict[str, Any]:
     return amounts | {"delay_us": pa.array([None if ns is None else ns / 1e3 for ns in times], pa.float64())}
 
 
-def _applies(where: str, row: Row) -> bool:
-    """Whether a parameter's line applies to a cell: `scheme ecn, abq; hosts linux` names axes and values."""
+def _conditions(where: str) -> Iterator[tuple[str, list[str]]]:
+    """The axes and values of a parameter's line: `scheme ecn, abq; hosts linux`."""
     for condition in filter(None, where.split("; ")):
         axis, _, values = condition.partition(" ")
-        if str(row.get(axis)) not in values.split(", "):
-            return False
-    return True
+        yield axis, values.split(", ")
+
+
+def _applies(where: str, row: Row) -> bool:
+    """Whether a parameter's line applies to a cell."""
+    return all(str(row.get(axis)) in values for axis, values in _conditions(where))
 
 
 def progress_points(numbers: Mapping[str, int | float | None], cell: int | None, origin: Origin, at_ns: int) -> Points:

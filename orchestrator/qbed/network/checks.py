@@ -13,6 +13,7 @@ from qbed.lab.topology import Network, TopologyError
 from qbed.lab.workloads import Arrivals, Bursts, Content, Incast, Paired, Probes, Replay, Requests, Stream
 from qbed.network.changes import changes, too_late
 from qbed.network.compact_headers import check_compact_headers
+from qbed.network.congestion import check_congestion
 from qbed.network.frames import CONGESTION_BYTES, rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
@@ -73,6 +74,7 @@ def check(resolved: ResolvedLab) -> None:
     if not problems.errors and resolved.programs:
         _check_programs(resolved)
     _ = resolved.launches
+    check_congestion(resolved)
     _check_rate_settings(resolved)
     workloads = _Workloads(resolved)
     for number, workload in enumerate(lab.workload):

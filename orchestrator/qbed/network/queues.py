@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from qbed.base.errors import nearest
 from qbed.config.layers import Layer, text_of
+from qbed.config.messages import field_hint
 from qbed.config.problems import Problems
 from qbed.config.source import FieldPath
 from qbed.config.units import Amount
@@ -72,12 +73,21 @@ def check_names(settings: QueueSettings, path: FieldPath, problems: Problems) ->
     for name in settings.model_extra or {}:
         if name not in known:
             fields = known | set(type(settings).model_fields)
-            problems.error((*path, name), f"unknown field{nearest(name, fields)}", at_key=True)
+            problems.error((*path, name), f"unknown field{field_hint(name, fields)}", at_key=True)
     if settings.scheme is not None and settings.scheme not in registry():
-        text = f"no scheme is called `{settings.scheme}`{nearest(settings.scheme, registry())}"
+        text = f"no scheme is called `{settings.scheme}`{_scheme_hint(settings.scheme)}"
         problems.error((*path, "scheme"), text)
     if settings.scheme is not None and settings.qdisc is not None:
         problems.error((*path, "qdisc"), "expected `scheme` or `qdisc`, not both")
+
+
+def _scheme_hint(name: str) -> str:
+    """Return how to write a qdisc of Linux, or else the nearest scheme."""
+    words = name.split()
+    if words and words[0] in LAB_QDISCS:
+        options = " ".join(words[1:]) or "..."
+        return f'; `{words[0]}` is a qdisc of Linux: write `qdisc: "{words[0]} {options}"`'
+    return nearest(name, registry())
 
 
 def _unread_parameters(settings: Layer) -> Iterator[tuple[str, str]]:

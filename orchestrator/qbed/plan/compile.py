@@ -10,9 +10,9 @@ from qbed.base.errors import LabError
 from qbed.config.selectors import select
 from qbed.config.units import LARGEST, format_duration
 from qbed.lab.model import EVERY_PACKET
-from qbed.lab.settings import CONTROL_MODULES
 from qbed.network.addresses import ADDRESS_BITS, Addresses, Family, Number, Side
 from qbed.network.changes import LinkChange, QueueChange, changes
+from qbed.network.congestion import controls_in_use
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.links import LinkEnd
 from qbed.network.queues import QueueSpec, default_queue
@@ -31,6 +31,7 @@ from qbed.plan.demand import MAX_COPIED, Demand, queued_bytes
 from qbed.plan.frr.systems import systems
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.plan.workloads import compile_workloads
+from qbed.schemes.congestion import declaration_of
 from qbed.schemes.declaration import default_scheme, registry
 
 _SIDES: tuple[Side, Side] = ("a", "b")
@@ -60,9 +61,8 @@ class _Compiler:
     def plan(self) -> p.Plan:
         workloads = compile_workloads(self.resolved, self.seed)
         self.has_rate = any(workload.transport == "rate" for workload in workloads)
-        self.controls = {settings.get("tcp") for settings in self.resolved.hosts.values()}
-        self.controls |= {workload.congestion_control for workload in workloads}
-        self.controls |= {event.tcp for event in self.lab.events}
+        used = map(declaration_of, controls_in_use(self.resolved))
+        self.controls = {declared.name: declared for declared in used if declared is not None}
         queues = self.queues()
         links = self.links()
         routers = self.routing.is_host.count(False) - len(self.resolved.programs)
@@ -84,7 +84,7 @@ class _Compiler:
             memory_bytes=self.lab.memory or demand.memory_bytes,
             modules=self.modules(workloads),
             sysctls=global_sysctls(),
-            parameters={name: str(value) for name, value in sorted(self.lab.kernel_parameters.items())},
+            parameters=dict(sorted(self.parameters().items())),
             nodes=list(launches.with_files(self.resolved, self.nodes(demand.socket_buffer_bytes, epoch_ns))),
             links=links,
             queues=queues,
@@ -164,10 +164,18 @@ class _Compiler:
         specs = (self.kernel_queue(end, spec) for end, spec in self.resolved.queues.items())
         schemes = {s.scheme for spec in specs for s in (spec, spec.child) if s is not None}
         found = {module for module in map(_module, schemes) if module is not None}
-        found |= {module for control, module in CONTROL_MODULES.items() if control in self.controls}
+        found |= {control.module for control in self.controls.values()}
         found |= {p4_switch.MODULE} if self.resolved.programs else set()
         found |= {_BULK_MODULE} if queued_bytes(workloads) > MAX_COPIED else set()
         return sorted(found | ({_RATE_MODULE} if self.has_rate else set()))
+
+    def parameters(self) -> dict[str, str]:
+        """The parameters of Linux's modules, and of those congestion controls that the lab uses."""
+        found = {name: str(value) for name, value in self.lab.kernel_parameters.items()}
+        for name, values in self.lab.congestion.items():
+            if name in self.controls:
+                found |= self.controls[name].module_parameters(values)
+        return found
 
     def kernel_queue(self, end: LinkEnd, spec: QueueSpec) -> QueueSpec:
         """The queue that the kernel has there."""

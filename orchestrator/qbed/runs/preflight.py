@@ -26,6 +26,7 @@ from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.report.parameter_table import Collected, ParameterTable
 from qbed.runs.effects import Plans, Survey
+from qbed.schemes.congestion import congestion_controls
 from qbed.schemes.declaration import registry
 from qbed.substrates import Substrate
 from qbed.telemetry import tables
@@ -65,11 +66,14 @@ def run_preflight(
     """
     found, errors = PreflightResult(), list[str]()
     digest, ports = hashlib.sha256(), dict[str, None]()
+    warnings: list[dict[str, None]] = []
 
     def sample(loaded: ResolvedLab, plan: Plan, text: str) -> None:
         found.name = plan.lab
         digest.update(text.encode())
         ports.update(dict.fromkeys(port_names(plan)))
+        texts = dict.fromkeys(loaded.warnings)
+        warnings[:] = [{text: None for text in warnings[0] if text in texts} if warnings else texts]
         errors.extend(_missing(loaded, plan, on))
         if on.inputs is not None:
             found.inputs.update(on.inputs.of(plan))
@@ -91,6 +95,8 @@ def run_preflight(
         errors.extend(_wrong_sql(campaign, source, profile, matrix, list(ports)))
     if errors:
         raise LabError(list(dict.fromkeys(errors)))
+    # A setting that only some values of the axes leave without effect is intended.
+    found.warnings[:] = dict.fromkeys([*(text for texts in warnings for text in texts), *found.warnings])
     found.plans = digest.hexdigest()
     found.parameters = collected.table(matrix.combinations)
     return found
@@ -123,7 +129,8 @@ def _missing(lab: ResolvedLab, plan: Plan, on: Substrate) -> Iterator[str]:
             place = ("programs", launched[0], "run")
         if part.kind == "module":
             schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == part.name]
-            place = _scheme_place(lab, schemes)
+            is_control = part.name in {control.module for control in congestion_controls().values()}
+            place = ("hosts",) if is_control else _scheme_place(lab, schemes)
         yield lab.source.message(place, part.text)
 
 

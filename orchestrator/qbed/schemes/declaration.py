@@ -78,15 +78,20 @@ class Qdisc(Strict):
     """Parameters of `tc` beyond those of the scheme."""
 
 
-class Scheme(Strict):
-    """A queueing scheme as its scheme.yml declares it."""
+class Declared(Strict):
+    """Fields of every declaration."""
 
     name: str
-    """Its name, the same as its folder's."""
+    """Its name, the same as its folder's or its file's."""
     title: str
-    """The kind of scheme, in a few words."""
+    """Its kind, in a few words."""
     help: str
     """The behaviour, in a few sentences."""
+
+
+class Scheme(Declared):
+    """A queueing scheme as its scheme.yml declares it."""
+
     default: bool = False
     """Whether a queue has this scheme if the lab names none."""
     without_ecn: Literal["dropped", "passed"] | None = None
@@ -237,15 +242,9 @@ class HostParameter(Parameter):
     """Whether a rate's default is the rate of IP packets that fills the sender's link."""
 
 
-class Controller(Strict):
+class Controller(Declared):
     """How a sender finds its rate, as schemes/SCHEME/host/NAME.yml declares it."""
 
-    name: str
-    """Its name, the same as its file's."""
-    title: str
-    """The kind of controller, in a few words."""
-    help: str
-    """The behaviour, in a few sentences."""
     inputs: tuple[Literal["rtt", "signal", "feedback"], ...] = ()
     """Inputs: round-trip times, the signal that switches accumulate, or QCN's feedback messages."""
     parameters: tuple[HostParameter, ...]
@@ -341,10 +340,11 @@ class Controller(Strict):
                 raise ValueError("expected `{2}` to be at most `{3}`, which is {1}, got {0}".format(*shown, low, high))
 
 
-_Declared = TypeVar("_Declared", Scheme, Controller)
+_Declared = TypeVar("_Declared", bound=Declared)
 
 
-def _load(path: Path, model: type[_Declared], name: str, kind: str) -> _Declared:
+def load_declared(path: Path, model: type[_Declared], name: str, kind: str) -> _Declared:
+    """The declaration in a file; QbedError if it is incomplete, or if its name is not that of its folder or file."""
     source = read(path)
     try:
         declared = model.model_validate(source.values)
@@ -357,12 +357,12 @@ def _load(path: Path, model: type[_Declared], name: str, kind: str) -> _Declared
 
 def load_scheme(folder: Path) -> Scheme:
     """One scheme's declaration; QbedError if it is incomplete."""
-    return _load(folder / "scheme.yml", Scheme, folder.name, "folder")
+    return load_declared(folder / "scheme.yml", Scheme, folder.name, "folder")
 
 
 def load_controller(path: Path) -> Controller:
     """One controller's declaration; QbedError if it is incomplete, or if there is no NAME.h beside it."""
-    controller = _load(path, Controller, path.stem, "file")
+    controller = load_declared(path, Controller, path.stem, "file")
     if not path.with_suffix(".h").exists():
         raise QbedError(f"{path}: expected the controller itself beside it: {path.stem}.h")
     return controller.model_copy(update={"scheme": path.parent.parent.name})

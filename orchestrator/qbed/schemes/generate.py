@@ -5,7 +5,8 @@
     python -m qbed.schemes.generate tc FOLDER          FOLDER/q_KIND.c
 
 `kernel` also gathers what the module qrate is made of beside its own files: FOLDER/qrate has every controller
-(schemes/SCHEME/host/*.h), its parameters (NAME_controller.h) and the list of them all (qrate_controllers.h).
+(schemes/SCHEME/host/*.h), its parameters (NAME_controller.h) and the list of them all (qrate_controllers.h). A
+congestion control has its module parameters in FOLDER/NAME/NAME_parameters.h, from congestion/NAME/congestion.yml.
 
 It runs whenever modules, plugins or their tests are built, so that nothing can be stale. Algorithms are not generated.
 """
@@ -24,6 +25,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from qbed.base.errors import QbedError
 from qbed.base.locations import schemes_folder
 from qbed.config.units import Amount
+from qbed.schemes.congestion import CongestionControl, congestion_controls
 from qbed.schemes.declaration import Controller, Scheme, Statistic, controllers, registry
 from qbed.schemes.encoding import Field, kernel_value
 from qbed.schemes.parameter import Parameter
@@ -34,7 +36,6 @@ _TEMPLATES = Environment(
     keep_trailing_newline=True,
     autoescape=False,  # C
 )
-_SUFFIXES = {"bytes": "bytes", "packets": "packets", "rate": "bps"}
 _TC = {
     "amount": ("SCHEME_AMOUNT", "{ BYTES | PACKETSp }"),
     "bytes": ("SCHEME_SIZE", "BYTES"),
@@ -71,15 +72,14 @@ class _Attribute:
     def variables(self, kind: str, prefix: str) -> Variables:
         """For the templates."""
         parameter, place = self.parameter, self.place
-        name = parameter.name
-        field = name if not self.unit or name.endswith(f"_{self.unit}") else f"{name}_{self.unit}"
+        field = parameter.kernel_name(self.unit)
         amount = parameter.type == "amount"
         top = 2 ** (8 * place.size) - 1
         smallest = self.value(parameter.min, int(amount and parameter.min is not None))
         largest = self.value(parameter.max, _largest(place).get(parameter.type, top))
         absent = self.value(parameter.default if place.absent is None else place.absent, 0)
         return {
-            "name": name,
+            "name": parameter.name,
             "field": field,
             "help": _comment(parameter.help),
             "type": place.type,
@@ -111,8 +111,7 @@ def _attributes(parameters: Sequence[Parameter], declaration: str) -> Iterator[_
     for parameter in parameters:
         places = {"bytes": parameter.bytes, "packets": parameter.packets}
         if parameter.type != "amount":
-            unit: str = parameter.attribute.unit if parameter.attribute and parameter.type == "duration" else ""
-            places = {_SUFFIXES.get(parameter.type, unit): parameter.attribute}
+            places = {parameter.kernel_unit: parameter.attribute}
         for unit, place in places.items():
             if place is None:
                 continue
@@ -187,6 +186,16 @@ def _controller(controller: Controller) -> Variables:
     return {**shared, "scheme": controller.scheme, "inputs": controller.inputs, "ordered": ordered}
 
 
+def _congestion(declared: CongestionControl) -> Variables:
+    places = ((p, p.attribute) for p in declared.parameters if p.attribute is not None)
+    attributes = [_Attribute(parameter, place, parameter.kernel_unit) for parameter, place in places]
+    return {
+        "name": declared.name,
+        "upper": declared.name.upper(),
+        "parameters": [attribute.variables(declared.name, "") for attribute in attributes],
+    }
+
+
 def _statistic(statistic: Statistic) -> Variables:
     name = statistic.name
     return {
@@ -213,7 +222,9 @@ def _host_side(folder: Path) -> dict[str, str]:
 
 
 def generated(what: str, folder: Path | None = None) -> dict[str, str]:
-    """The files, by their paths, of every scheme that has a module of its own; `what` is `kernel` or `tc`."""
+    """The files, by their paths, of every scheme that has a module of its own; `what` is `kernel` or `tc`. Without
+    `folder` also those of congestion controls.
+    """
     files = _host_side(folder or schemes_folder()) if what == "kernel" else {}
     for scheme in registry(folder).values():
         if scheme.qdisc.module is None:
@@ -223,6 +234,8 @@ def generated(what: str, folder: Path | None = None) -> dict[str, str]:
         names = {f"{scheme.name}/{kind}_scheme.h": "scheme.h", f"{scheme.name}/{kind}_netlink.h": "netlink.h"}
         for name, template in (names if what == "kernel" else {f"q_{kind}.c": "tc.c"}).items():
             files[name] = _render(template, variables)
+    for declared in congestion_controls().values() if what == "kernel" and folder is None else ():
+        files[f"{declared.name}/{declared.name}_parameters.h"] = _render("parameters.h", _congestion(declared))
     return files
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of schemes and controllers: their types and bounds, and their places in the kernel's options."""
+"""Parameters of schemes, controllers and congestion controls: their types and bounds, and their places in the kernel's
+options.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -23,6 +25,9 @@ from qbed.schemes.encoding import Field, Value, kernel_value
 ParameterType = Literal[
     "amount", "bytes", "packets", "duration", "rate", "fraction", "number", "flag", "choice", "scheme"
 ]
+
+
+_KERNEL_UNITS = {"bytes": "bytes", "packets": "packets", "rate": "bps"}
 
 
 class Parameter(Strict):
@@ -80,6 +85,17 @@ class Parameter(Strict):
     def show(self, value: Value) -> str:
         """The value as the lab file would say it."""
         return str(_SHOW.get(self.type, str)(value))
+
+    @property
+    def kernel_unit(self) -> str:
+        """The unit of the kernel's number, which is part of its name in C; empty for a plain number and an amount."""
+        if self.type == "duration" and self.attribute is not None:
+            return self.attribute.unit
+        return _KERNEL_UNITS.get(self.type, "")
+
+    def kernel_name(self, unit: str) -> str:
+        """The name in C, which ends in the unit."""
+        return self.name if not unit or self.name.endswith(f"_{unit}") else f"{self.name}_{unit}"
 
     def field(self, value: Value) -> Field | None:
         """Where this value goes."""

@@ -32,6 +32,10 @@ __path__.extend(filter(None, os.environ.get("QBED_SUBSTRATES", "").split(os.path
 Progress = Callable[[float], None]
 """Takes the done fraction (0 to 1) of the cell's duration."""
 Clock = Literal["virtual", "wall"]
+Pace = Literal["fast", "real", "manual"]
+"""How virtual time advances in a lab that is up, while a command runs: as fast as it is computed, no faster than real
+time, or not at all, except by `qbed advance`.
+"""
 
 
 class CellError(QbedError):
@@ -93,7 +97,7 @@ class Status:
     """The status of a lab that is up, for `qbed ps`: its keeper, its time since the epoch, and what runs in it.
 
     On the wall clock also the frames lost outside the plan's queues, and the 99th percentile of the timer lateness of
-    its latest node, in real ns. None: not known yet, or not applicable.
+    its latest node, in real ns. None: not known yet, or not applicable. `pace` is None on the wall clock.
     """
 
     keeper: str
@@ -101,6 +105,7 @@ class Status:
     runs: str
     frames_lost: int | None = None
     late_ns: int | None = None
+    pace: Pace | None = None
 
 
 @dataclass(frozen=True)
@@ -166,9 +171,18 @@ class Deployment(Protocol):
         """The folder of its `plan.json`."""
 
     def exec(
-        self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"", terminal: Terminal | None = None
+        self,
+        node: str,
+        argv: list[str],
+        *,
+        background: bool,
+        stdin: bytes = b"",
+        terminal: Terminal | None = None,
+        listens: bool = False,
     ) -> AbstractContextManager[Execution]:
-        """Start a program on a node, with `stdin` as its whole input or with a terminal."""
+        """Start a program on a node, with `stdin` as its whole input or with a terminal. If it `listens`, virtual time
+        does not advance for it.
+        """
 
     def workload(self) -> None:
         """Start the lab's workload: its times count from 1 s later. `SessionError` if it was started already."""
@@ -181,6 +195,9 @@ class Deployment(Protocol):
 
     def advance(self, ns: int) -> int:
         """Advance the lab's time and return the time since its epoch. `SessionError` on the wall clock."""
+
+    def set_pace(self, pace: Pace) -> None:
+        """Set how virtual time advances while a command runs. `SessionError` on the wall clock."""
 
     def samples(self, plan: Plan) -> Samples:
         """Its samples so far."""

@@ -75,7 +75,7 @@ def _source_line(frame: str) -> str | None:
     if found is None or not line.isdigit():
         return None
     root, name = checkout(), found[1]
-    for folder in (f"kernel/modules/{name}", f"schemes/{name}/kernel"):
+    for folder in (f"kernel/modules/{name}", f"schemes/{name}/kernel", f"congestion/{name}/kernel"):
         if root is not None and (root / folder / found[2]).is_file():
             return f"{folder}/{found[2]}:{line}"
     return f"{name}/{found[2]}:{line}"

@@ -60,6 +60,7 @@ def test_ten_thousand_cells_are_not_held(tmp_path: Path) -> None:
         (("  tcp:\n", "  lost:\n"), "the results have a column `lost`"),
         (("  tcp:\n", "  session:\n"), "the results have a column `session`"),
         (("  tcp:\n", "  2nd:\n"), "`2nd` is no name for a column"),
+        (("kind: queue", "x_label: Time, kind: queue"), "figures[0].x_label: unknown field; did you mean `x_title`?"),
         (("kind: bar", "kind: fct"), "`sql` belongs to the kinds"),
     ],
 )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from rich.console import Console
 
@@ -18,9 +19,9 @@ def verdict(name: str, *caveats: str) -> Verdict:
     return Verdict.model_validate(fields | {"caveats": caveats})
 
 
-def printed(*verdicts: Verdict) -> str:
+def printed(*verdicts: Verdict, warnings: Sequence[str] = ()) -> str:
     console = Console(file=io.StringIO(), width=200)
-    print_result(RunResult(Totals(3, 0, complete=3), list(verdicts), None, 1.0), console)
+    print_result(RunResult(Totals(3, 0, complete=3), list(verdicts), None, 1.0), console, warnings)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -38,3 +39,12 @@ def test_caveats_are_printed_once_with_their_claims() -> None:
 
 def test_caveats_by_claim() -> None:
     assert caveats_of([verdict("one", "a", "b"), verdict("two", "b")]) == {"a": ["one"], "b": ["one", "two"]}
+
+
+def test_warnings_are_printed_again_before_the_totals() -> None:
+    text = printed(verdict("one"), warnings=[f"warning {number}" for number in range(7)])
+    assert text.splitlines()[1:] == [
+        *(f"warning: warning {number}" for number in range(5)),
+        "... and 2 warnings more, at the start of the run",
+        "3 of 3 cells complete, in 1.0 s",
+    ]

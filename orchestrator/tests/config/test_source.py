@@ -42,6 +42,10 @@ def test_anchors_and_merges() -> None:
             "bound: > 1.5\nb: 1\n",
             "<text>:1:10: not valid YAML: did not find expected comment or line break; quote text that begins with `>`",
         ),
+        (
+            "a:\n\tb: 1\n",
+            "<text>:2:1: not valid YAML: found character that cannot start any token; write spaces instead of the tab",
+        ),
         ("a: 1\n---\nb: 1\n", "<text>:2:1: not valid YAML: but found another document"),
         ("a: \x07", "<text>:1:1: not valid YAML: character 7 at 3"),
     ],

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -169,6 +169,104 @@ def test_a_file_that_was_cut_off_has_each_point_once_after_the_rest_is_sent(run:
     delivery = deliver(copies[1], Address.named(str(cut)).make())
     assert delivery.complete
     assert results(cut) == intact
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of a fixed size."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(file: Path) -> None:
+    with file.open("ab", buffering=0) as ballast, suppress(OSError):
+        while ballast.write(bytes(4096)):
+            pass
+
+
+def end_when_full(line: str) -> None:
+    """Ctrl-C, once the exporter waits for room."""
+    if "o space left on device" in line:
+        raise KeyboardInterrupt
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["influx", "ndjson"])
+def test_a_full_spool_ends_a_run_with_what_was_not_delivered(
+    server: Server, run: Path, tmp_path: Path, kind: str
+) -> None:
+    """The delivery log has room for some batches. The rest is sent when there is room: each point once."""
+    origin_of(run)  # the name of the run is in the points
+    shutil.copytree(run, tmp_path / "intact-run")
+    total = deliver(tmp_path / "intact-run", File(tmp_path / "intact")).points
+    server.sink("full")
+    where = f"{server.root}/full" if kind == "influx" else str(tmp_path / "file")
+    address = Address(kind, where)
+    deliveries: list[Delivery | str] = []
+    with small_disk(tmp_path / "small", "64m") as small:
+        shutil.copytree(run, small / "run")
+        DeliveryLog(small / "run", where).close()
+        (log,) = (small / "run/telemetry").glob("*.ndjson")
+        with log.open("ab") as file:  # the block has room for 3 lines and a half
+            file.write(b"\n" * (4096 - 250 - log.stat().st_size))
+        fill(small / "ballast")
+        with exporting(small / "run", [address], deliveries.append, flush_s=120, flushing=end_when_full):
+            pass
+        (delivery,) = deliveries
+        assert isinstance(delivery, Delivery), delivery
+        assert delivery.left == 2 and delivery.claims_left and 0 < delivery.points < total
+        assert delivery.describe() == (
+            f"{delivery.points} points to {where}; NOT DELIVERED: those of 2 cells ({log}: no space left on device)"
+        )
+        (small / "ballast").unlink()
+        rest = deliver(small / "run", address.make())
+        assert rest.complete and delivery.points + rest.points == total
+    if kind == "influx":
+        assert in_influx(server, "full") == in_parquet(run)
+    else:
+        assert results(tmp_path / "file") == results(tmp_path / "intact")
+
+
+@needs_root
+def test_a_spool_that_is_full_from_the_beginning_is_one_message(run: Path, tmp_path: Path) -> None:
+    deliveries: list[Delivery | str] = []
+    with small_disk(tmp_path / "small", "64m") as small:
+        shutil.copytree(run, small / "run")
+        shutil.rmtree(small / "run/telemetry", ignore_errors=True)
+        fill(small / "ballast")
+        with exporting(small / "run", [Address("ndjson", str(tmp_path / "file"))], deliveries.append, flush_s=120):
+            pass
+        (message,) = deliveries
+        assert isinstance(message, str) and message.startswith(f"telemetry: no points to {tmp_path}/file: {small}/run/")
+        assert message.endswith("no space left on device")
+
+
+@needs_root
+def test_a_sink_on_a_full_disk_has_whole_points_and_gets_the_rest_later(run: Path, tmp_path: Path) -> None:
+    origin_of(run)  # the name of the run is in the points
+    for name in ("intact-run", "run"):
+        shutil.copytree(run, tmp_path / name)
+    deliver(tmp_path / "intact-run", File(tmp_path / "intact"))
+    deliveries: list[Delivery | str] = []
+    with small_disk(tmp_path / "small", "6m") as small:
+        file = small / "points"
+        address = Address("ndjson", str(file))
+        with exporting(tmp_path / "run", [address], deliveries.append, flush_s=120, flushing=end_when_full):
+            pass
+        (delivery,) = deliveries
+        assert isinstance(delivery, Delivery), delivery
+        assert f"NOT DELIVERED: those of 2 cells ({file}: No space left on device)" in delivery.describe()
+        assert file.stat().st_size > 1_000_000 and file.read_bytes().endswith(b"}\n")
+        subprocess.run(["mount", "-o", "remount,size=200m", small], check=True)
+        assert deliver(tmp_path / "run", File(file)).complete
+        assert results(file) == results(tmp_path / "intact")
 
 
 def results(file: Path) -> list[bytes]:

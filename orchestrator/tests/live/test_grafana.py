@@ -112,7 +112,7 @@ def all_points() -> Iterator[Points]:
     numbers = cell_numbers(row, table("flows", flows), table("queues", queues))
     yield result_points(numbers, row, AXES, ORIGIN)
     yield cell_points(numbers, row, table("flows", flows), AXES, ORIGIN)
-    found = limit_points(PARAMETERS, row, 5_000_000, ORIGIN)
+    found = limit_points(PARAMETERS, row, 5_000_000, AXES, ORIGIN)
     assert found is not None
     yield found
     events = event_points([(10**6, "flow start", f"h{sender}>h1") for sender in range(9)], ORIGIN)
@@ -288,6 +288,38 @@ class TestFaults:
         assert {round(row["use_percent"]) for row in rows} == {50}, "250 kB in 4 ms of 1 Gbit/s"
         steps = panel("live", "Queues when the cell has ended")["transformations"]
         assert steps[-1]["options"]["sort"] == [{"field": "most packets", "desc": True}]
+
+    def test_figures_of_queues_have_limits_by_the_parameters_in_effect(self, server: Server) -> None:
+        """Grafana merges both queries, takes means by `x` and `line`, and draws a column for each value of `line`."""
+        amounts = {"Deepest queue, packets over ${x}": 20.0, "Queueing delay, longest over ${x}": 100.0}
+        for title, amount in amounts.items():
+            found = panel("campaign", title)
+            measured, limits = answers(server, "qbed", dashboards()["campaign"], found)
+            assert {(row["x"], row["line"], row["value"]) for row in limits} == {
+                (20.0, "limit: threshold (ecn)", amount), (20.0, "limit: buffer", amount),
+            }  # fmt: skip
+            assert measured[0].keys() == limits[0].keys() == {"time", "x", "line", "value", "cell"}
+            steps = [step["id"] for step in found["transformations"]]
+            assert steps == ["merge", "groupBy", "sortBy", "groupingToMatrix"]
+            _, dashed = found["fieldConfig"]["overrides"]
+            pattern = dashed["matcher"]["options"].strip("/")
+            assert all(re.search(pattern, row["line"]) for row in limits)
+            assert not any(re.search(pattern, row["line"]) for row in measured)
+            assert dashed["properties"][0] == {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}}
+
+    def test_queueing_delay_stands_beside_packets(self) -> None:
+        pairs = {
+            "campaign": [("Deepest queue, packets over ${x}", "Queueing delay, longest over ${x}"),
+                         ("Deepest queue by ${axis}", "Queueing delay by ${axis}")],
+            "live": [("Packets in the queue", "Queueing delay")],
+        }  # fmt: skip
+        for name, titles in pairs.items():
+            for packets, delay in titles:
+                left, right = panel(name, packets), panel(name, delay)
+                assert left["gridPos"]["y"] == right["gridPos"]["y"], packets
+                assert left["gridPos"]["x"] + left["gridPos"]["w"] == right["gridPos"]["x"], packets
+                units = [found["fieldConfig"]["defaults"]["unit"] for found in (left, right)]
+                assert units == ["short", "µs"], packets
 
     def test_a_queue_is_one_series_and_marks_do_not_depend_on_the_zoom(self, server: Server) -> None:
         dashboard = dashboards()["live"]

@@ -58,15 +58,38 @@ def test_limits_are_those_that_apply_to_the_cell() -> None:
         ]
     }  # fmt: skip
     parameters = effective_parameters(content)
-    found = {}
+    found, curves = {}, {}
     for scheme in ("red", "abq"):
-        points = limit_points(parameters, {"scheme": scheme, "hosts": "linux"}, 7 * MS, ORIGIN)
+        row = {"scheme": scheme, "hosts": "linux", "senders": 20}
+        points = limit_points(parameters, row, 7 * MS, row, ORIGIN)
         assert points is not None
         names, packets = [tag["parameter"] for tag in points.tags], points.fields["packets"].to_pylist()
         found[scheme] = dict(zip(names, packets, strict=True))
         assert (points.time_ns[1].as_py() - points.time_ns[0].as_py()) // 1000 == 7 * MS
+        assert points.fields["number_senders"].to_pylist() == [20.0] * 4 and "number_scheme" not in points.fields
+        curves[scheme] = dict.fromkeys(points.fields["limit_senders"].to_pylist()).keys()
     assert found == {"red": {"threshold": 40, "buffer": 84.5}, "abq": {"threshold": 20, "buffer": 84.5}}
-    assert limit_points([], {}, 1, ORIGIN) is None
+    assert curves == {
+        "red": {"limit: threshold (ecn, red; linux)", "limit: buffer"},
+        "abq": {"limit: threshold (abq)", "limit: buffer"},
+    }
+    assert limit_points([], {}, 1, (), ORIGIN) is None
+
+
+def test_a_limit_that_depends_on_the_axis_is_one_curve_over_it() -> None:
+    line = {"value": "", "bytes": 3e4, "time_ns": 1e5, "name": "switch ports: threshold"}
+    parameters = [
+        line | {"where": f"scheme ecn; senders {senders}", "packets": packets}
+        for senders, packets in ((10, 20.0), (20, 40.0))
+    ]
+    found = []
+    for senders in (10, 20):
+        row = {"scheme": "ecn", "senders": senders}
+        points = limit_points(parameters, row, MS, row, ORIGIN)
+        assert points is not None
+        found += [points.fields[name][0].as_py() for name in ("limit_senders", "number_senders", "packets")]
+    name = "limit: threshold (ecn)"
+    assert found == [name, 10.0, 20.0, name, 20.0, 40.0]
 
 
 def test_axes_of_one_value_are_constant() -> None:

@@ -34,6 +34,12 @@ def test_a_valid_campaign_has_no_warnings(tmp_path: Path) -> None:
     assert prepared(tmp_path).warnings == []
 
 
+def test_a_warning_of_the_lab_in_every_cell_is_one_of_the_run(tmp_path: Path) -> None:
+    program = "programs:\n  - {run: [sleep, '1'], on: [h1], start: 1 ms, stop: 30 ms}\n"
+    (warning,) = prepared(tmp_path, lab=LAB + program).warnings
+    assert "programs[0].stop: is after the lab's end at 20 ms" in warning
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed scheme new`: what it writes, and the names that it refuses. tests/e2e/test_new_scheme.py builds and runs it."""
+"""`qbed scheme new` and `qbed congestion new`: what they write, and the names that they refuse.
+
+tests/e2e/test_new_scheme.py and test_new_congestion.py build and run it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from qbed.base.locations import schemes_folder
+from qbed.base.locations import congestion_folder, schemes_folder
 from qbed.cli import load_commands
 
 
@@ -20,8 +23,8 @@ def schemes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "schemes"
 
 
-def new(name: str) -> str:
-    done = CliRunner().invoke(load_commands(), ["scheme", "new", name], standalone_mode=False)
+def new(name: str, kind: str = "scheme") -> str:
+    done = CliRunner().invoke(load_commands(), [kind, "new", name], standalone_mode=False)
     return str(done.exception) if done.exception else done.output
 
 
@@ -57,3 +60,43 @@ def test_names_that_are_none_or_taken(schemes: Path, name: str, message: str) ->
 def test_nothing_is_overwritten(schemes: Path) -> None:
     new("mine")
     assert "such a qdisc already" in new("mine") or "exists already" in new("mine")
+
+
+@pytest.fixture
+def controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(congestion_folder(), tmp_path / "congestion", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("QBED_CONGESTION", str(tmp_path / "congestion"))
+    return tmp_path / "congestion"
+
+
+def test_a_new_congestion_control_is_aimd_under_another_name(controls: Path) -> None:
+    assert "`tcp: my_own`" in new("my_own", "congestion")
+    made = controls / "my_own"
+    files = {str(path.relative_to(made)): path.read_text() for path in made.rglob("*") if path.is_file()}
+    assert sorted(files) == [
+        *("README.md", "congestion.yml", "kernel/Kbuild", "kernel/my_own_algorithm.h", "kernel/tcp_my_own.c"),
+        *("tests/test_my_own.py", "tests/test_my_own_algorithm.c"),
+    ]
+    left = [name for name, text in files.items() if "aimd" in text.lower() and name != "README.md"]
+    assert left == [] and '.name = "my_own"' in files["kernel/tcp_my_own.c"]
+    assert files["kernel/Kbuild"].endswith("obj-m := tcp_my_own.o\n")
+    before = files["congestion.yml"]
+    again = new("my_own", "congestion")
+    assert "already; choose another name" in again and (made / "congestion.yml").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cubic", "there is such a congestion control already"),
+        ("dctcp_ect1", "there is such a congestion control already"),
+        ("ecn", "there is a kernel module of this name already"),
+        ("qlink", "there is a kernel module of this name already"),
+        ("Mine", "expected a congestion control's name: up to 15 of a-z, 0-9 and `_`, a letter first"),
+        ("../mine", "expected a congestion control's name"),
+        ("m" * 16, "expected a congestion control's name"),
+    ],
+)
+def test_names_of_congestion_controls_that_are_none_or_taken(controls: Path, name: str, message: str) -> None:
+    before = sorted(controls.iterdir())
+    assert message in new(name, "congestion") and sorted(controls.iterdir()) == before

@@ -15,7 +15,7 @@ import pytest
 
 from qbed.service.job_runner import JobRunner
 from qbed.service.job_spec import JobSpec
-from qbed.service.jobs import Jobs
+from qbed.service.jobs import FullError, Jobs
 from qbed.service.settings import Settings
 from qbed.service.states import ENDED
 
@@ -108,3 +108,13 @@ def test_a_job_that_was_left_and_is_cancelled_stops_no_other(tmp_path: Path) -> 
         jobs.apply = full  # type: ignore[method-assign]
 
     assert states(tmp_path, spoil) == ["cancelled", "finished", "finished"]
+
+
+def test_numbers_of_jobs_start_at_1_and_a_refused_job_uses_none(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path)
+    numbers = [jobs.add("x", REQUEST, None, queue=1, retention=9)]
+    with pytest.raises(FullError):
+        jobs.add("x", REQUEST, None, queue=1, retention=9)
+    numbers += [jobs.add("x", REQUEST, None, queue=9, retention=9)]
+    jobs.close()
+    assert numbers == [1, 2]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,6 +52,8 @@ class File:
                 view = view[self._stream.write(view) :]
             os.fdatasync(self._stream.fileno())
         except OSError as error:
+            with suppress(OSError):  # a full disk has taken a part
+                self._stream.truncate(self._size)
             raise NotTakenError(f"{self._path}: {error.strerror}") from error
         self._size += len(body)
         return self._size

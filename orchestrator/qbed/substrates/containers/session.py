@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qbed.base.errors import QbedError, nearest
 from qbed.plan.model import Plan
-from qbed.substrates import Job, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
+from qbed.substrates import Job, Pace, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
 from qbed.substrates.containers import NAME, bmv2, jobs
 from qbed.substrates.containers.cell import deployed, origin_for, ready_until, remove_leftovers
 from qbed.substrates.containers.engine import Engine
@@ -152,7 +152,14 @@ class ContainerDeployment:
 
     @contextmanager
     def exec(
-        self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"", terminal: Terminal | None = None
+        self,
+        node: str,
+        argv: list[str],
+        *,
+        background: bool,
+        stdin: bytes = b"",
+        terminal: Terminal | None = None,
+        listens: bool = False,
     ) -> Iterator[_Execution]:
         with self._connect(node) as conversation:
             job, wrapped = None, argv
@@ -204,6 +211,9 @@ class ContainerDeployment:
 
     def advance(self, ns: int) -> int:
         raise SessionError(f"{self.name} is in containers: its time passes by itself")
+
+    def set_pace(self, pace: Pace) -> None:
+        self.advance(0)
 
     def samples(self, plan: Plan) -> Samples:
         return samples(self.folder, plan)

@@ -4,8 +4,9 @@
 While the guest waits in a read of the gate, virtual time does not advance. While a command runs in the foreground, the
 keeper advances time in small steps. Between them it starts other commands and ends cancelled ones.
 
-A program at a terminal has two special cases. While its shell waits for a command, time advances only as long as the
-shell needs to react to a key. While a program reads keys (an editor, top), time advances no faster than real time.
+The lab's pace says how fast (docs/interactive.md). A program at a terminal has two special cases. While its shell waits
+for a command, time advances only as long as the shell needs to react to a key. While a program reads keys (an editor,
+top), time advances no faster than real time.
 """
 
 from __future__ import annotations
@@ -13,104 +14,36 @@ from __future__ import annotations
 import base64
 import fcntl
 import os
-import pwd
 import selectors
 import signal
 import socket
-import struct
 import sys
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
-from enum import Enum, auto
 from pathlib import Path
 
 from qbed.base.errors import QbedError
 from qbed.base.processes import raise_on
 from qbed.plan.model import Plan
-from qbed.substrates import Limits
-from qbed.substrates.lines import LineReader, Message, encode
+from qbed.substrates import Limits, Pace
+from qbed.substrates.lines import Message
 from qbed.substrates.panics import panic
 from qbed.substrates.sessions import listen
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual.guest import Guest, boot
 from qbed.substrates.virtual.quota import EVERY_S, Quota
+from qbed.substrates.virtual.running import Client, Need, Running
 from qbed.substrates.virtual.session import CELL, DOWN_S, LOCK, SOCKET, UP_S, Session
 from qbed.telemetry.console import console_tail
 
 PID_FILE = "/run/qbed-{}.pid"
 SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000
 MOMENT_NS = 200_000
+FIRST_ID = 1 << 32
+"""First number of a step or a command in the foreground: smaller numbers are those of background jobs."""
 """Virtual time in which a program reacts to a key. Computing costs no virtual time."""
 PACE_S = 0.02
-
-
-class Pace(Enum):
-    """How virtual time advances for a command."""
-
-    SETTLE = auto()
-    """By `MOMENT_NS`, so that the program reacts to its input."""
-    STOPPED = auto()
-    REALTIME = auto()
-    FAST = auto()
-
-
-class Client:
-    """A connection of a client. Errors of a closed connection are ignored."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self._reader = LineReader()
-
-    def send(self, message: Message) -> None:
-        with suppress(OSError):
-            self.connection.sendall(encode(message))
-
-    def peer_name(self) -> str:
-        """The user and the process of the peer."""
-        form = struct.Struct("3i")
-        pid, uid, _ = form.unpack(self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, form.size))
-        try:
-            user = pwd.getpwuid(uid).pw_name
-        except KeyError:
-            user = f"user {uid}"
-        return f"`qbed down` ({user}, process {pid})"
-
-    def receive(self) -> list[Message] | None:
-        """The messages received; None if the connection is closed."""
-        return self._reader.read(self.connection, only_objects=True)
-
-
-@dataclass
-class Running:
-    """A command in the guest."""
-
-    client: Client | None
-    what: str
-    since_ns: int
-    signals: deque[str] = field(default_factory=lambda: deque(("INT", "TERM", "KILL")))
-    cancelled: bool = False
-    background: bool = False
-    """Its output goes to its file, even while a client waits for its end."""
-    at_terminal: bool = False
-    raw: bool = False
-    """Its terminal is in raw mode."""
-    at_prompt: bool = False
-    """Its shell waits for a command."""
-    input_pending: bool = False
-    """A key was typed or the prompt appeared: the program needs `MOMENT_NS` to react."""
-    settling: bool = False
-    """`MOMENT_NS` is passing."""
-
-    @property
-    def pace(self) -> Pace:
-        """How time advances for this command."""
-        if self.input_pending:
-            return Pace.SETTLE
-        if self.at_prompt:
-            return Pace.STOPPED
-        return Pace.REALTIME if self.raw else Pace.FAST
 
 
 class Keeper:
@@ -134,8 +67,10 @@ class Keeper:
         self._advances: deque[tuple[Client, int]] = deque()
         self._step: tuple[int, int] | None = None  # its number, and when it began
         self._exits: list[tuple[Client, Message]] = []  # of commands that ended in this step
-        self._next_id = 1
+        self._next_job = 1
+        self._next_id = FIRST_ID
         self._time_ns = 0  # since the lab's epoch
+        self._pace: Pace = "fast"
         self._paced = False  # the next step waits for real time
         self._stepped_at = time.monotonic()
         self._ended = False
@@ -190,6 +125,9 @@ class Keeper:
                     return self._stop(client)
                 case "interrupt":
                     self._cancel(client)
+                case "pace":
+                    self._pace = message["pace"]
+                    client.send({"event": "exit", "code": 0, "time_ns": self._time_ns})
                 case "jobs":
                     client.send({"event": "jobs", "jobs": self._jobs()})
                 case "exec" | "background" | "advance" | "workload" | "end" | "input" | "resize":
@@ -207,7 +145,7 @@ class Keeper:
 
     def _status(self) -> Message:
         shown = [command.what + ("" if command.client else " &") for command in self._running.values()]
-        return {"pid": os.getpid(), "time_ns": self._time_ns, "running": shown}
+        return {"pid": os.getpid(), "time_ns": self._time_ns, "running": shown, "pace": self._pace}
 
     def _jobs(self) -> list[Message]:
         background = ((number, job) for number, job in self._running.items() if job.client is None)
@@ -236,18 +174,18 @@ class Keeper:
 
     def _next_step(self, wanted: list[Running]) -> int:
         """The length of the next step of time; 0 for none."""
-        paces = {command.pace for command in wanted}
+        needs = {command.need(self._pace) for command in wanted}
         age = self._time_ns - max((command.since_ns for command in wanted), default=0)
         outside_ns = int((time.monotonic() - self._stepped_at) * 1e9)
-        self._paced = not self._advances and Pace.REALTIME in paces and paces.isdisjoint({Pace.SETTLE, Pace.FAST})
+        self._paced = not self._advances and Need.REALTIME in needs and needs.isdisjoint({Need.SETTLE, Need.FAST})
         if self._paced and outside_ns < PACE_S * 1e9:
             return 0
         steps = {
-            Pace.SETTLE: MOMENT_NS,
-            Pace.FAST: max(SMALLEST_STEP_NS, min(LARGEST_STEP_NS, age // 16)),
-            Pace.REALTIME: min(LARGEST_STEP_NS, outside_ns) if self._paced else LARGEST_STEP_NS,
+            Need.SETTLE: MOMENT_NS,
+            Need.FAST: max(SMALLEST_STEP_NS, min(LARGEST_STEP_NS, age // 16)),
+            Need.REALTIME: min(LARGEST_STEP_NS, outside_ns) if self._paced else LARGEST_STEP_NS,
         }
-        possible = [steps[pace] for pace in paces - {Pace.STOPPED}]
+        possible = [steps[need] for need in needs - {Need.STOPPED}]
         if self._advances:
             possible += [LARGEST_STEP_NS, self._advances[0][1]]
         return min(possible, default=0)
@@ -266,6 +204,10 @@ class Keeper:
         self._next_id += 1
         return self._next_id - 1
 
+    def _new_job(self) -> int:
+        self._next_job += 1
+        return self._next_job - 1
+
     def _begin(self, client: Client, message: Message) -> None:
         if message["command"] == "advance":
             self._advances.append((client, int(message["ns"])))
@@ -274,11 +216,12 @@ class Keeper:
             return self._end_job(client, int(message["job"]))
         if message["command"] in ("input", "resize"):
             return self._on_input(client, message)
-        number = self._new_id()
+        number = self._new_job() if message["command"] == "background" else self._new_id()
         if message["command"] == "workload":
             self._running[number] = Running(client, "the workload", self._time_ns)
             return self._guest.send({"command": "workloads", "id": number})
         foreground = message["command"] == "exec"
+        listens = bool(message.pop("listens", False))
         what = f"{message['node']}: {' '.join(message['argv'])}"
         self._running[number] = Running(
             client if foreground else None,
@@ -286,6 +229,8 @@ class Keeper:
             self._time_ns,
             background=not foreground,
             at_terminal=message.get("terminal") is not None,
+            input_pending=foreground and (listens or self._pace == "manual"),
+            listens=listens,
         )
         script = f'echo $$ >{PID_FILE.format(number)}; exec "$@"'
         if stdin := message.pop("stdin", ""):
@@ -388,7 +333,7 @@ class Keeper:
 
     def _on_error(self, message: Message) -> None:
         """Handle an error without an id (an unknown node): it belongs to the newest command."""
-        number = max(self._running, default=None)
+        number = next(reversed(self._running), None)
         if number is not None:
             command = self._running.pop(number)
             if command.client is not None:

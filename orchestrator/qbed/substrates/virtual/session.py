@@ -23,7 +23,7 @@ from pathlib import Path
 from qbed.base.errors import nearest
 from qbed.base.json_files import read_json
 from qbed.plan.model import Plan
-from qbed.substrates import Job, Limits, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
+from qbed.substrates import Job, Limits, Pace, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
 from qbed.substrates.command_line import VIRTUAL_EPOCH_NS
 from qbed.substrates.lines import Message
 from qbed.substrates.sessions import (
@@ -100,11 +100,20 @@ class Session:
 
     @contextmanager
     def exec(
-        self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"", terminal: Terminal | None = None
+        self,
+        node: str,
+        argv: list[str],
+        *,
+        background: bool,
+        stdin: bytes = b"",
+        terminal: Terminal | None = None,
+        listens: bool = False,
     ) -> Iterator[_Execution]:
         self._check_node(node)
         self._check_visible(argv[0])
-        given = {"stdin": base64.b64encode(stdin).decode()} if stdin else {}
+        given: Message = {"stdin": base64.b64encode(stdin).decode()} if stdin else {}
+        if listens:
+            given["listens"] = True
         with self._connect() as conversation:
             message = command("background" if background else "exec", node, argv, terminal) | given
             if (self.folder / TC).is_dir():
@@ -166,6 +175,11 @@ class Session:
             conversation.send({"command": "advance", "ns": ns})
             return int(next(answer for answer in conversation.events() if answer.get("event") == "exit")["time_ns"])
 
+    def set_pace(self, pace: Pace) -> None:
+        with self._connect() as conversation:
+            conversation.send({"command": "pace", "pace": pace})
+            next(conversation.events())
+
     def samples(self, plan: Plan) -> Samples:
         return samples(self.folder, plan)
 
@@ -173,7 +187,8 @@ class Session:
         with self._connect() as conversation:
             conversation.send({"command": "status"})
             status = next(conversation.events())
-        return Status(str(status["pid"]), int(status["time_ns"]), "; ".join(status["running"]) or "-")
+        runs = "; ".join(status["running"]) or "-"
+        return Status(str(status["pid"]), int(status["time_ns"]), runs, pace=status["pace"])
 
     def stop(self) -> None:
         with self._connect() as conversation, suppress(SessionError):

@@ -65,6 +65,14 @@ def test_without_ecn_dctcp1_equals_reno(run_cell: Callable[..., CellOutput], sch
     assert rows[0] == rows[1]
 
 
+def test_the_gain_is_a_parameter_of_the_lab(run_cell: Callable[..., CellOutput]) -> None:
+    """The default gives the results of a lab without the parameter; another gain gives others."""
+    lab = LAB.format(scheme=ECN, tcp="dctcp1", receiver="dctcp1")
+    given = [lab, *(f"{lab}congestion: {{dctcp1: {{gain_shift: {shift}}}}}\n" for shift in (4, 1))]
+    usual, same, other = (run_cell(text).flows() for text in given)
+    assert usual == same != other
+
+
 def test_hosts_run_on_the_labs_kernel_if_the_machine_has_no_dctcp1(tmp_path: Path) -> None:
     plan = write_plan(tmp_path, LAB.format(scheme=ECN, tcp="dctcp1", receiver="dctcp1"))
     assert "tcp_dctcp1" in plan.modules

@@ -3,25 +3,34 @@
 #include "dctcp1_algorithm.h"
 #include "unit.h"
 
-static u32 alpha_after(u32 rounds, u32 marked_bytes, u32 acked_bytes)
+#define GAIN_SHIFT 4	/* g = 1/16 */
+
+static u32 alpha_after(u32 rounds, u32 marked_bytes, u32 acked_bytes, u32 gain_shift)
 {
 	struct dctcp1_vars vars = {};
 
 	while (rounds--) {
 		dctcp1_on_ack(&vars, marked_bytes, true);
 		dctcp1_on_ack(&vars, acked_bytes - marked_bytes, false);
-		dctcp1_on_round(&vars);
+		dctcp1_on_round(&vars, gain_shift);
 	}
 	return vars.alpha;
 }
 
 static void alpha_starts_at_0_and_gains_a_sixteenth_per_round(void)
 {
-	EXPECT_EQUAL(alpha_after(0, 1446, 1446), 0);
-	EXPECT_EQUAL(alpha_after(1, 1446, 1446), DCTCP1_ALPHA_ONE / 16);
-	EXPECT_EQUAL(alpha_after(1, 1446, 2 * 1446), DCTCP1_ALPHA_ONE / 32);
-	EXPECT_EQUAL(alpha_after(2, 1446, 1446), DCTCP1_ALPHA_ONE / 16 * 31 / 16);
-	EXPECT_EQUAL(alpha_after(1000, 1446, 1446), DCTCP1_ALPHA_ONE);
+	EXPECT_EQUAL(alpha_after(0, 1446, 1446, GAIN_SHIFT), 0);
+	EXPECT_EQUAL(alpha_after(1, 1446, 1446, GAIN_SHIFT), DCTCP1_ALPHA_ONE / 16);
+	EXPECT_EQUAL(alpha_after(1, 1446, 2 * 1446, GAIN_SHIFT), DCTCP1_ALPHA_ONE / 32);
+	EXPECT_EQUAL(alpha_after(2, 1446, 1446, GAIN_SHIFT), DCTCP1_ALPHA_ONE / 16 * 31 / 16);
+	EXPECT_EQUAL(alpha_after(1000, 1446, 1446, GAIN_SHIFT), DCTCP1_ALPHA_ONE);
+}
+
+static void the_gain_is_a_shift(void)
+{
+	EXPECT_EQUAL(alpha_after(1, 1446, 1446, 0), DCTCP1_ALPHA_ONE);
+	EXPECT_EQUAL(alpha_after(1, 1446, 1446, 1), DCTCP1_ALPHA_ONE / 2);
+	EXPECT_EQUAL(alpha_after(1, 1446, 1446, 10), DCTCP1_ALPHA_ONE / 1024);
 }
 
 static void a_round_without_data_does_not_count(void)
@@ -29,7 +38,7 @@ static void a_round_without_data_does_not_count(void)
 	struct dctcp1_vars vars = { .alpha = DCTCP1_ALPHA_ONE / 2 };
 
 	dctcp1_on_ack(&vars, 0, true);
-	dctcp1_on_round(&vars);
+	dctcp1_on_round(&vars, GAIN_SHIFT);
 	EXPECT_EQUAL(vars.alpha, DCTCP1_ALPHA_ONE / 2);
 }
 
@@ -107,7 +116,7 @@ static void alpha_stays_between_0_and_1(void)
 	for (i = 0; i < 100000; i++) {
 		for (acks = random_below(4); acks > 0; acks--)
 			dctcp1_on_ack(&vars, random_below(1 << 28), random_below(2));
-		dctcp1_on_round(&vars);
+		dctcp1_on_round(&vars, random_below(11));
 		EXPECT(vars.alpha <= DCTCP1_ALPHA_ONE);
 	}
 }
@@ -115,6 +124,7 @@ static void alpha_stays_between_0_and_1(void)
 int main(void)
 {
 	alpha_starts_at_0_and_gains_a_sixteenth_per_round();
+	the_gain_is_a_shift();
 	a_round_without_data_does_not_count();
 	a_window_falls_to_one_segment_and_no_further();
 	without_marks_the_window_stays();

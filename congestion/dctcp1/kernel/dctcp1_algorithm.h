@@ -13,7 +13,6 @@
 
 #define DCTCP1_ALPHA_ONE (1u << 20)	/* alpha = 1 */
 #define DCTCP1_CWND_ONE 1024u		/* fixed-point 1 of a window in segments */
-#define DCTCP1_G_SHIFT 4		/* g = 1/16 */
 #define DCTCP1_MIN_CWND 1u			/* minimum window after a mark, in segments */
 #define DCTCP1_MIN_CWND_AFTER_LOSS 2u	/* minimum window after a loss: RFC 5681, (4) */
 
@@ -31,16 +30,16 @@ static inline void dctcp1_on_ack(struct dctcp1_vars *vars, u32 bytes, bool marke
 		vars->marked_bytes += bytes;
 }
 
-/* "DCTCP.Alpha = DCTCP.Alpha * (1 - g) + g * M" */
-static inline void dctcp1_on_round(struct dctcp1_vars *vars)
+/* "DCTCP.Alpha = DCTCP.Alpha * (1 - g) + g * M", where g = 1 / 2^gain_shift. */
+static inline void dctcp1_on_round(struct dctcp1_vars *vars, u32 gain_shift)
 {
 	u64 share = (u64)vars->marked_bytes * DCTCP1_ALPHA_ONE;
 
 	if (!vars->acked_bytes)
 		return;
 	share /= vars->acked_bytes;
-	vars->alpha -= vars->alpha >> DCTCP1_G_SHIFT;
-	vars->alpha += (u32)share >> DCTCP1_G_SHIFT;
+	vars->alpha -= vars->alpha >> gain_shift;
+	vars->alpha += (u32)share >> gain_shift;
 	vars->acked_bytes = 0;
 	vars->marked_bytes = 0;
 }

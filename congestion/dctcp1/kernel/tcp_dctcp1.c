@@ -16,6 +16,7 @@
 #include <net/tcp.h>
 
 #include "dctcp1_algorithm.h"
+#include "dctcp1_parameters.h"
 
 #ifndef TCP_ECN_OK	/* kernels with AccECN */
 #define TCP_ECN_OK TCP_ECN_MODE_ANY
@@ -58,7 +59,7 @@ static void dctcp1_in_ack_event(struct sock *sk, u32 flags)
 	dctcp1_on_ack(&ca->vars, tp->snd_una - ca->una, flags & CA_ACK_ECE);
 	ca->una = tp->snd_una;
 	if (!before(tp->snd_una, ca->round_end)) {
-		dctcp1_on_round(&ca->vars);
+		dctcp1_on_round(&ca->vars, dctcp1_gain_shift);
 		ca->round_end = tp->snd_nxt;
 	}
 }

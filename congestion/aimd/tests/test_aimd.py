@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tcp: aimd` in a lab: its parameters decide the window's growth and reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from qbed_testing.cells import CellOutput, store_tables
+
+LAB = """
+name: aimd
+topology: {star: {hosts: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 1 ms}, h1-s1: {rate: 100 Mbit/s}}
+switches: {default: {scheme: droptail, buffer: 20 packets}}
+hosts: {default: {tcp: aimd}}
+workload: [{flow: {from: h2, to: h1, size: unlimited}}]
+observe: {flows: 1 ms}
+duration: 1 s
+"""
+
+
+@pytest.fixture
+def windows(run_cell: Callable[..., CellOutput], tmp_path: Path) -> Callable[[str], list[int]]:
+    """The windows in segments, one a millisecond, of a flow with these parameters, after slow start."""
+
+    def measured(parameters: str) -> list[int]:
+        text = LAB + (f"congestion: {{aimd: {parameters}}}\n" if parameters else "")
+        folder = tmp_path / str(abs(hash(parameters)))
+        folder.mkdir()
+        row, table = store_tables(run_cell(text), folder)
+        assert (row["status"], row["contradictions"]) == ("complete", [])
+        return [sample["cwnd"] for sample in table("tcp_info") if sample["cwnd"] and sample["time_ns"] > 200_000_000]
+
+    return measured
+
+
+def test_the_decrease_decides_what_a_loss_leaves(windows: Callable[[str], list[int]]) -> None:
+    half, tenth = windows(""), windows("{decrease: 10 %}")
+    assert 0.4 < min(half) / max(half) < 0.6
+    assert 0.8 < min(tenth) / max(tenth) < 0.95
+
+
+def test_the_increase_decides_how_often_the_queue_overflows(windows: Callable[[str], list[int]]) -> None:
+    """Each loss reduces the window from above its middle value to below it."""
+    losses = []
+    for increase in (1, 4):
+        found = windows(f"{{increase: {increase}}}")
+        middle = (min(found) + max(found)) / 2
+        losses.append(sum(before >= middle > after for before, after in pairwise(found)))
+    assert 2 <= losses[0] < losses[1] / 2
