@@ -24,7 +24,7 @@ ECN = Path("schemes/ecn/kernel/sch_ecn.c")
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout's sources, and a record of them as `make setup` leaves it."""
     root, place = tmp_path / "checkout", tmp_path / "setup"
-    for name in ("kernel", "schemes", "crates"):
+    for name in ("kernel", "schemes", "congestion", "crates"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("target", "*.o", "__pycache__"))
     for name in ("Cargo.toml", "Cargo.lock"):
         shutil.copy2(ROOT / name, root / name)
