@@ -268,7 +268,7 @@ def ps(
             + [(str(j.number), j.node, _clock(j.since_ns), j.command) for j in jobs]
         )
         return
-    rows = [("LAB", "KEEPER", "TIME", "PACE", "RUNS", "LOST", "LATE", "ON", "FILE")]
+    rows = [("LAB", "KEEPER", "TIME", "RUNS", "LOST", "LATE", "PACE", "ON", "FILE")]
     for deployment in _deployments():
         status = deployment.status()
         lost = "-" if status.frames_lost is None else str(status.frames_lost)
@@ -278,10 +278,10 @@ def ps(
                 deployment.name,
                 status.keeper,
                 _clock(status.time_ns),
-                status.pace or "-",
                 status.runs,
                 lost,
                 late,
+                status.pace or "-",
                 deployment.substrate,
                 deployment.file,
             )
