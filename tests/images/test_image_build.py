@@ -219,7 +219,7 @@ def test_superseded_images_are_removed_and_other_checkouts_images_stay(images: d
 
 
 def test_a_failed_build_prints_its_output_and_leaves_no_image(images: dict[str, str], tmp_path: Path) -> None:
-    for name in (".venv", "LICENSES", "kernel", "labs", "orchestrator", "schemes"):
+    for name in (".venv", "LICENSES", "congestion", "kernel", "labs", "orchestrator", "schemes"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "tools", tmp_path / "tools")
     shutil.copytree(ROOT / "images", tmp_path / "images")
