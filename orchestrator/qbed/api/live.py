@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from qbed.api.labs import Lab
 from qbed.base import terminal
 from qbed.config.units import parse_duration
-from qbed.substrates import DEFAULT, Deployment, Limits, Pace, find_lab, substrate
+from qbed.substrates import DEFAULT, Deployment, Limits, find_lab, parse_pace, substrate
 from qbed.substrates.rebuild import build_changed
 
 
@@ -51,9 +51,9 @@ class Live:
         """Let time pass, such as `10 ms`; returns the time since the epoch, in ns."""
         return self.deployment.advance(parse_duration(duration))
 
-    def set_pace(self, pace: Pace) -> None:
-        """Set how time passes while a command runs: `fast`, `real`, or `manual`, by `advance` alone."""
-        self.deployment.set_pace(pace)
+    def set_pace(self, pace: str) -> None:
+        """Set how time passes while a command runs: `fast`, `real`, or `manual`, by `advance` alone. ValueError."""
+        self.deployment.set_pace(parse_pace(pace))
 
     def workload(self) -> None:
         """Start the lab's own workload: its times count from 1 s later."""

@@ -49,7 +49,7 @@ def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the co
 
 
 def create(folder: Path, name: str, root: Path) -> Path:
-    """Write `congestion/NAME`; nothing is overwritten. `root`: the checkout, whose modules have other names."""
+    """Write `congestion/NAME`; nothing is overwritten. `root`: the checkout; its modules have other names."""
     if not CONTROL_NAME.fullmatch(name):
         text = "expected a congestion control's name: up to 15 of a-z, 0-9 and `_`, a letter first"
         raise LabError([f"{name}: {text}"])

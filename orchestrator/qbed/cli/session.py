@@ -9,12 +9,12 @@ import base64
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated
 
 import typer
 
 from qbed.base import terminal
-from qbed.base.errors import QbedError, nearest
+from qbed.base.errors import QbedError
 from qbed.cli import keyboard
 from qbed.cli.run import (
     CellSpace,
@@ -28,7 +28,18 @@ from qbed.cli.run import (
 )
 from qbed.config.units import parse_duration
 from qbed.lab.library import find
-from qbed.substrates import DEFAULT, Deployment, Execution, Limits, Pace, SessionError, find_lab, substrate, substrates
+from qbed.substrates import (
+    DEFAULT,
+    Deployment,
+    Execution,
+    Limits,
+    Pace,
+    SessionError,
+    find_lab,
+    parse_pace,
+    substrate,
+    substrates,
+)
 
 LabName = Annotated[str, typer.Argument(metavar="LAB", help="The lab's name, its folder or its file.")]
 
@@ -218,12 +229,10 @@ def pace(
 
 
 def _parse_pace(text: str, hint: str) -> Pace:
-    for known in get_args(Pace):
-        if text == known:
-            return cast(Pace, known)
-    raise typer.BadParameter(
-        f"expected fast, real or manual, not {text}{nearest(text, list(get_args(Pace)))}", param_hint=hint
-    )
+    try:
+        return parse_pace(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
 def down(

@@ -30,12 +30,12 @@ _KINDS = {
     "bool_parsing": "`true` or `false`",
 }
 _OTHER_NAMES = {
-    **dict.fromkeys(("cca", "cc", "ccalg", "congestion", "congestion_control", "tcp_congestion_control"), ("tcp",)),
-    **dict.fromkeys(("bandwidth", "bw", "capacity", "speed", "datarate"), ("rate",)),
-    **dict.fromkeys(("latency", "propagation", "propagation_delay"), ("delay",)),
-    **dict.fromkeys(("aqm", "discipline", "queue_discipline"), ("scheme",)),
-    **dict.fromkeys(("queue_size", "queue_limit", "limit"), ("buffer",)),
-    **{f"{axis}{word}": (f"{axis}_title",) for axis in "xyz" for word in ("_label", "label", "title", "_axis")},
+    **dict.fromkeys(("cca", "cc", "ccalg", "congestion", "congestion_control", "tcp_congestion_control"), "tcp"),
+    **dict.fromkeys(("bandwidth", "bw", "capacity", "speed", "datarate"), "rate"),
+    **dict.fromkeys(("latency", "propagation", "propagation_delay"), "delay"),
+    **dict.fromkeys(("aqm", "discipline", "queue_discipline"), "scheme"),
+    **dict.fromkeys(("queue_size", "queue_limit", "limit"), "buffer"),
+    **{f"{axis}{word}": f"{axis}_title" for axis in "xyz" for word in ("_label", "label", "title", "_axis")},
 }
 """Fields by the names that other tools have for them."""
 _MAX_REPEATED = 40
@@ -104,8 +104,8 @@ def _text(details: ErrorDetails, path: FieldPath, schema: Schema) -> str:
 
 def field_hint(name: str, fields: Collection[str]) -> str:
     """Return the field that has another name elsewhere, or else the nearest one."""
-    other = next((field for field in _OTHER_NAMES.get(name.lower().replace("-", "_"), ()) if field in fields), None)
-    return nearest(name, fields) if other is None else f"; did you mean `{other}`?"
+    other = _OTHER_NAMES.get(name.lower().replace("-", "_"))
+    return f"; did you mean `{other}`?" if other in fields else nearest(name, fields)
 
 
 def _form_hint(expected: str, value: object) -> str:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -287,7 +288,7 @@ def run_campaign(
     begun = time.monotonic()
     task = experiment.task
     store, inputs = RunFolder(task.out), substrate(task.on).inputs
-    current = None if inputs is None else inputs.value
+    current = None if inputs is None else cache(inputs.value)  # many cells have the same inputs
     check_shards(shards, experiment.identity, current)
     with store.lock(screen.waiting):
         if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:

@@ -115,5 +115,5 @@ def control_names() -> list[str]:
 
 
 def declaration_of(control: str | None) -> CongestionControl | None:
-    """The declaration of the folder whose module registers a congestion control; None if the kernel has it."""
+    """The declaration of a congestion control by the folder with its module; None if the kernel has it."""
     return next((declared for declared in congestion_controls().values() if control in declared.controls), None)

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from qbed.base.errors import QbedError, nearest
 from qbed.base.json_files import Row
@@ -36,6 +36,7 @@ Pace = Literal["fast", "real", "manual"]
 """How virtual time advances in a lab that is up, while a command runs: as fast as it is computed, no faster than real
 time, or not at all, except by `qbed advance`.
 """
+PACES: tuple[Pace, ...] = get_args(Pace)
 
 
 class CellError(QbedError):
@@ -281,6 +282,14 @@ class Substrate(Protocol):
 
     def examine(self) -> Iterator[Finding]:
         """Check this machine; each problem has a fix."""
+
+
+def parse_pace(text: str) -> Pace:
+    """The pace of this name. ValueError."""
+    for pace in PACES:
+        if text == pace:
+            return pace
+    raise ValueError(f"expected {', '.join(PACES[:-1])} or {PACES[-1]}, not {text}{nearest(text, PACES)}")
 
 
 @cache

@@ -25,6 +25,12 @@ def test_the_default_comes_first_and_a_wrong_name_gets_the_nearest() -> None:
         substrate("virtul")
 
 
+def test_a_pace_is_one_of_three_names() -> None:
+    assert [substrates.parse_pace(name) for name in ("fast", "real", "manual")] == list(substrates.PACES)
+    with pytest.raises(ValueError, match="expected fast, real or manual, not rael; did you mean `real`"):
+        substrates.parse_pace("rael")
+
+
 def test_a_broken_substrate_does_not_affect_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "__init__.py").write_text('NAME = "broken"\n')

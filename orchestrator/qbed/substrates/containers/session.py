@@ -210,10 +210,13 @@ class ContainerDeployment:
                     return
 
     def advance(self, ns: int) -> int:
-        raise SessionError(f"{self.name} is in containers: its time passes by itself")
+        raise self._no_virtual_time()
 
     def set_pace(self, pace: Pace) -> None:
-        self.advance(0)
+        raise self._no_virtual_time()
+
+    def _no_virtual_time(self) -> SessionError:
+        return SessionError(f"{self.name} is in containers: its time passes by itself")
 
     def samples(self, plan: Plan) -> Samples:
         return samples(self.folder, plan)

@@ -27,12 +27,11 @@ from qbed.plan.model import Plan
 from qbed.plan.queue import TcQdisc
 from qbed.substrates.p4_images import COMPILER
 from qbed.substrates.toolchain import MODULES, Toolchain
-from qbed.substrates.virtual.provision import FRR, TOOLBOXES, has_user_programs, tc_queue
+from qbed.substrates.virtual.provision import FRR, TC_PATH, TOOLBOXES, has_frr, has_user_programs, tc_queue
 
 KERNEL, AGENT, P4SWITCH, TC = "kernel", "agent", "p4switch", "tc"
 _PROGRAM = "program "
 """Prefix of the names of the machine's programs."""
-_TC_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 _DEFAULT_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _DECLARATION = re.compile(r"schemes/[A-Za-z0-9_-]+/scheme\.yml")
 _MAX_HASHED_BYTES = 1 << 30
@@ -56,7 +55,7 @@ class VirtualInputs:
             names.append(COMPILER)
         if has_user_programs(plan):  # they see all folders of programs
             names += [FRR, P4SWITCH, TC, "python", "finsy"]
-        elif any(f"{TOOLBOXES}/{FRR}/" in node.environment.get("PATH", "") for node in plan.nodes):
+        elif has_frr(plan):
             names.append(FRR)
         return {name: self.value(name) for name in sorted({*names, *self._programs(plan)})}
 
@@ -97,7 +96,7 @@ class VirtualInputs:
             path = node.environment.get("PATH", _DEFAULT_PATH)
             wanted += [(program.argv[0], path) for program in node.programs if program.argv[0] not in node.files]
         if tc_queue(plan) is not None:
-            wanted.append(("tc", _TC_PATH))
+            wanted.append(("tc", TC_PATH))
         for name, path in dict.fromkeys(wanted):
             if "/" in name and not name.startswith("/"):
                 continue  # a program of the lab: its text is in the plan

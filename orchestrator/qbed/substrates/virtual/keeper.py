@@ -21,6 +21,7 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from qbed.base.errors import QbedError
@@ -40,9 +41,9 @@ from qbed.telemetry.console import console_tail
 PID_FILE = "/run/qbed-{}.pid"
 SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000
 MOMENT_NS = 200_000
+"""Virtual time in which a program reacts to a key. Computing costs no virtual time."""
 FIRST_ID = 1 << 32
 """First number of a step or a command in the foreground: smaller numbers are those of background jobs."""
-"""Virtual time in which a program reacts to a key. Computing costs no virtual time."""
 PACE_S = 0.02
 
 
@@ -67,8 +68,8 @@ class Keeper:
         self._advances: deque[tuple[Client, int]] = deque()
         self._step: tuple[int, int] | None = None  # its number, and when it began
         self._exits: list[tuple[Client, Message]] = []  # of commands that ended in this step
-        self._next_job = 1
-        self._next_id = FIRST_ID
+        self._job_numbers = count(1)
+        self._ids = count(FIRST_ID)
         self._time_ns = 0  # since the lab's epoch
         self._pace: Pace = "fast"
         self._paced = False  # the next step waits for real time
@@ -191,7 +192,7 @@ class Keeper:
         return min(possible, default=0)
 
     def _advance(self, ns: int) -> None:
-        self._step = self._new_id(), self._time_ns
+        self._step = next(self._ids), self._time_ns
         self._last_message_at = self._stepped_at = time.monotonic()
         for command in self._running.values():
             command.settling, command.input_pending = command.input_pending, False
@@ -199,14 +200,6 @@ class Keeper:
         waits = (item for item in self._running.items() if item[1].client is not None)
         until = [number for number, command in waits if not (command.settling or command.at_prompt)]
         self._guest.send({"command": "advance", "id": self._step[0], "ns": ns, "until": until})
-
-    def _new_id(self) -> int:
-        self._next_id += 1
-        return self._next_id - 1
-
-    def _new_job(self) -> int:
-        self._next_job += 1
-        return self._next_job - 1
 
     def _begin(self, client: Client, message: Message) -> None:
         if message["command"] == "advance":
@@ -216,7 +209,7 @@ class Keeper:
             return self._end_job(client, int(message["job"]))
         if message["command"] in ("input", "resize"):
             return self._on_input(client, message)
-        number = self._new_job() if message["command"] == "background" else self._new_id()
+        number = next(self._job_numbers if message["command"] == "background" else self._ids)
         if message["command"] == "workload":
             self._running[number] = Running(client, "the workload", self._time_ns)
             return self._guest.send({"command": "workloads", "id": number})

@@ -29,6 +29,8 @@ from qbed.substrates.virtual.confinement import SYSTEM, landlock_version, public
 TOOLS = "guest"
 TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
 FRR = "frr"
+TC_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+"""The folders in which tc is looked for."""
 EVERY_TOOLBOX = (FRR,)
 HIDDEN = (Path("/tmp"), Path("/run"))  # of the host's, by a guest's own
 SEEN = "seen"
@@ -69,6 +71,11 @@ def has_user_programs(plan: Plan) -> bool:
 def has_programs(plan: Plan) -> bool:
     """Whether programs are part of the lab."""
     return bool(plan.launches) or any(node.programs for node in plan.nodes)
+
+
+def has_frr(plan: Plan) -> bool:
+    """Whether nodes run programs of FRR."""
+    return any(f"{TOOLBOXES}/{FRR}/" in node.environment.get("PATH", "") for node in plan.nodes)
 
 
 def tc_queue(plan: Plan) -> Queue | None:
@@ -127,8 +134,7 @@ def loaded(toolchain: Toolchain, plan: Plan) -> list[str]:
         names.append(COMPILER)
     if has_user_programs(plan):
         names += toolchain.names_in("programs")
-    path = f"{TOOLBOXES}/{FRR}/"
-    if any(path in node.environment.get("PATH", "") for node in plan.nodes):
+    if has_frr(plan):
         names += toolchain.names_in(FRR)
     return names
 
@@ -164,7 +170,7 @@ def missing_parts(toolchain: Toolchain, plan: Plan) -> Iterator[MissingPart]:
     for launch in plan.launches:
         yield from _missing_for_launch(toolchain, plan.nodes[launch.node], launch)
     given = tc_queue(plan)
-    if given is not None and shutil.which("tc", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin") is None:
+    if given is not None and shutil.which("tc", path=TC_PATH) is None:
         text = f"the queue {given.name} is given by arguments of tc, which is not here; install iproute2"
         yield MissingPart("program", "tc", text)
 

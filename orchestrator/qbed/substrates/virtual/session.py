@@ -37,13 +37,12 @@ from qbed.substrates.sessions import (
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.confinement import SYSTEM
-from qbed.substrates.virtual.provision import shared_folders
+from qbed.substrates.virtual.provision import TC_PATH, shared_folders
 
 SOCKET, LOCK, LOG, CELL = "keeper.sock", "keeper.lock", "keeper.log", "cell"
 TC = "tc"
 """In the cell's folder: tc's plugins of the schemes."""
 LAB, SEES, LIMITS = "lab", "sees.json", "limits.json"
-PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 UP_S, DOWN_S = 120.0, 20.0
 EPOCH_US = "QBED_EPOCH_US"
 """The environment variable of a program at a terminal with the lab's epoch."""
@@ -250,7 +249,7 @@ def _copy_tc_plugins(toolchain: Toolchain, folder: Path) -> None:
     if os.path.lexists(built):
         toolchain.check(toolchain.names_in(TC))
     try:
-        version = subprocess.run(["tc", "-V"], env={"PATH": PATH}, capture_output=True, check=True).stdout
+        version = subprocess.run(["tc", "-V"], env={"PATH": TC_PATH}, capture_output=True, check=True).stdout
         if (built / "version").read_bytes() == version:
             shutil.copytree(built, folder)
     except (OSError, subprocess.CalledProcessError):
