@@ -91,7 +91,8 @@ def resolve_links(
     """
     states = [LinkState() for _ in network.links]
     winners: Winners = {}
-    entries = [_entry(network, key, settings, problems) for key, settings in links.items()]
+    both: list[list[LinkEnd]] = [[(i, "a"), (i, "b")] for i in range(len(network.links))]
+    entries = [_entry(network, both, key, settings, problems) for key, settings in links.items()]
     for entry in sorted([*_explicit_entries(network), *entries], key=lambda entry: entry.rank):
         _apply(states, entry, problems, winners)
         for node, end_fields in entry.ends.items():
@@ -132,7 +133,8 @@ def _explicit_entries(network: Network) -> list[_Entry]:
     ]
 
 
-def _entry(network: Network, key: str, settings: LinkSettings, problems: Problems) -> _Entry:
+def _entry(network: Network, both: list[list[LinkEnd]], key: str, settings: LinkSettings, problems: Problems) -> _Entry:
+    """The settings under a key. `both`: the two ends of each link, shared by all entries."""
     path: FieldPath = ("links", key)
     if ">" in key:
         rank = _WIDE_DIRECTION if is_glob(key) or ".." in key else _DIRECTION
@@ -141,7 +143,7 @@ def _entry(network: Network, key: str, settings: LinkSettings, problems: Problem
             problems.error((*path, "mtu"), "belongs to the whole link: expected it under the link's name")
         return _Entry(rank, path, settings.given(), found, settings.ends)
     rank, chosen = _named_links(network, key, problems)
-    return _Entry(rank, path, settings.given(), [[(i, "a"), (i, "b")] for i in chosen], settings.ends)
+    return _Entry(rank, path, settings.given(), [both[i] for i in chosen], settings.ends)
 
 
 def _named_links(network: Network, key: str, problems: Problems) -> tuple[int, list[int]]:

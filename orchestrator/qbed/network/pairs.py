@@ -3,7 +3,7 @@
 
 from collections.abc import Collection
 from hashlib import sha256
-from itertools import count
+from itertools import count, islice
 
 from qbed.config.selectors import select
 from qbed.lab.workloads import Bursts, Flow, Flows, Incast, Paired, Probes, Replay, Udp
@@ -19,7 +19,7 @@ def select_hosts(patterns: list[str], hosts: Collection[str]) -> list[str]:
 def incast_senders(incast: Incast, hosts: Collection[str]) -> list[str]:
     """Return an incast's senders: the first hosts except the receiver, or those that are named."""
     if isinstance(incast.senders, int):
-        return [host for host in hosts if host != incast.receiver][: incast.senders]
+        return list(islice((host for host in hosts if host != incast.receiver), incast.senders))
     return select_hosts(incast.senders, hosts)
 
 

@@ -146,8 +146,9 @@ class ResolvedLab:
             given = layer(settings.given(), path)
             if ">" in key:
                 check_port(settings, path, self.problems)
-                for end in self._switch_ports(path, key):
-                    ports[end] = merge(ports.get(end, {}), given)
+                ends = self._switch_ports(path, key)
+                if given:
+                    ports |= {end: merge(ports.get(end, {}), given) for end in ends}
                 continue
             for name in self._named(path, key, switches, "switch"):
                 switches[name] = merge(switches[name], given)
@@ -342,7 +343,7 @@ class ResolvedLab:
         names = self.network.hosts
         nothing: Given = {"sysctls": {}, "queue": host_queue(), "controller": {}}
         result: dict[str, Given] = {name: dict(nothing) for name in names}
-        winners: dict[tuple[str, str], FieldPath] = {}
+        winners: dict[str, dict[str, FieldPath]] = {name: {} for name in names}
         for key in _merged(self.lab.hosts):
             settings = self.lab.hosts[key]
             path: FieldPath = ("hosts", key)
@@ -359,14 +360,19 @@ class ResolvedLab:
                 controller_layer = layer(controller.given(), (*path, "controller"))
             if "kernel" in given:
                 given["kernel_at"] = (*path, "kernel")
+            paths = {field: (*path, field) for field in given} | {name: (*path, "sysctls", name) for name in sysctls}
             for name in self._named(path, key, result, "host"):
-                result[name] |= given
-                winners |= {(name, field): (*path, field) for field in given}
-                winners |= {(name, sysctl): (*path, "sysctls", sysctl) for sysctl in sysctls}
-                result[name]["sysctls"] = result[name]["sysctls"] | sysctls
-                result[name]["queue"] = merge(result[name]["queue"], queue_layer)
-                result[name]["controller"] = result[name]["controller"] | controller_layer
-        for field_path in {path for (_, field), path in winners.items() if field != "reflect" or self.has_rate}:
+                host = result[name]
+                host |= given
+                winners[name] |= paths
+                if sysctls:
+                    host["sysctls"] = host["sysctls"] | sysctls
+                if queue_layer:
+                    host["queue"] = merge(host["queue"], queue_layer)
+                if controller_layer:
+                    host["controller"] = host["controller"] | controller_layer
+        won = {(field, path) for paths in winners.values() for field, path in paths.items()}
+        for field_path in {path for field, path in won if field != "reflect" or self.has_rate}:
             self.problems.read(field_path)
         self._check_bursts(result)
         return result
