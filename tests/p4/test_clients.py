@@ -34,7 +34,7 @@ def environment(name: str) -> Path:
         created = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=place.parent))
         try:
             subprocess.run([sys.executable, "-m", "venv", created], check=True)
-            install = "pip install --quiet --disable-pip-version-check --require-hashes -r"
+            install = "pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r"
             subprocess.run([created / "bin" / "python", "-m", *install.split(), lock], check=True)
             created.rename(place)
         except OSError:
