@@ -5,6 +5,9 @@
 #
 #   kernel/build.sh             the default series (6.12)
 #   QBED_KERNEL=7.2 kernel/build.sh      another series that has a folder under kernel/patches/
+#   kernel/build.sh --patches FOLDER     with the user's FOLDER/*.patch on top, and the options of FOLDER/config.fragment if
+#                                        there is one
+#   kernel/build.sh --check --patches FOLDER      prints the same line without a build; fails if the kernel is not built
 #
 # The sources are Debian's package linux-source-SERIES: the installed one, or (for a newer series on an older Debian) one
 # fetched from Debian testing with apt's tools and keys, without changing this machine's apt sources.
@@ -16,12 +19,20 @@ root=$(dirname "$here")
 series=${QBED_KERNEL:-6.12}
 cache=${QBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/qbed}
 jobs=${QBED_JOBS:-$(($(nproc) + 1))}
+patches= check=
 # Unwind tables are not used and take 5 % of the compile time.
 flags=-fno-asynchronous-unwind-tables
 
 say() { printf 'kernel: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
+while [ $# -gt 0 ]; do
+    case $1 in
+        --check) check=yes && shift ;;
+        --patches) patches=$(cd "${2:-}" && pwd) && shift 2 || die "--patches: expected a folder" ;;
+        *) die "$1: expected --check or --patches FOLDER" ;;
+    esac
+done
 [ -d "$here/patches/$series" ] || die "no patches for kernel $series; available: $(cd "$here/patches" && echo *)"
 
 # Sets source_tar and version. The package's version identifies its content without hashing 150 MB.
@@ -50,18 +61,28 @@ fetch_source() {
     rm -rf "$work"
 }
 
+# Prints the user's files: patches in the order of their names, and options.
+user_files() { [ -z "$patches" ] || find "$patches/" -maxdepth 1 \( -name '*.patch' -o -name config.fragment \) | LC_ALL=C sort; }
+hash_of() { sha256sum | cut -c1-16; }
+
 find_source
 compiler=$(${CC:-gcc} -dumpfullversion)
 files() { "$root/tools/sources" "$1" | sed "s,^,$root/,"; }
-kernel_hash=$({ echo "$version $compiler $flags"; files kernel | xargs cat; } | sha256sum | cut -c1-16)
+stock_sources() { echo "$version $compiler $flags"; files kernel | xargs cat; }
+user_sources() { local file; user_files | while read -r file; do echo "${file##*/}"; cat "$file"; done; }
+stock_hash=$(stock_sources | hash_of)
+kernel_hash=$stock_hash
+[ -z "$patches" ] || kernel_hash=$({ stock_sources; user_sources; } | hash_of)
 kernel=$cache/kernel/$series-$kernel_hash
-mkdir -p "$cache/kernel"
 print_result_and_exit() { printf '%s %s\n' "$kernel" "$version"; exit; }
 
-# One build at a time per user; a waiting one then finds the result.
 [ ! -x "$kernel/linux" ] || print_result_and_exit
+[ -z "$check" ] || exit 1
+# One build at a time per user; a waiting one then finds the result.
+mkdir -p "$cache/kernel"
 . "$root/tools/build-lock"
-build_lock "$cache/kernel/.lock" "building the kernel $series"
+build_lock "$cache/kernel/.lock" "building the kernel $series${patches:+ with $patches}"
+[ ! -x "$kernel/linux" ] || print_result_and_exit
 
 # The incomplete build, removed on any exit.
 incomplete= ticker=
@@ -81,53 +102,122 @@ unpack() {
 # Prints the compiler's progress from its log every 20 s, until it is killed.
 tick() {
     exec 9>&- >/dev/null
-    while sleep 20 2>/dev/null; do say "$(grep -c '^  CC ' "$1") files compiled (there are about $2)"; done
+    while sleep 20 2>/dev/null; do say "$(grep -c '^  CC ' "$1") files compiled${2:+ (there are about $2)}"; done
 }
 
-# A patch that does not apply is an error. The log names it.
+# Applies patches to a source tree. A patch that does not apply is an error. The log names it.
 apply_patches() {
-    local patch
-    for patch in "$here/patches/$series"/*.patch; do
+    local tree=$1 patch
+    shift
+    for patch in "$@"; do
         echo "applying $patch"
-        patch --batch --fuzz=0 -p1 -d "$1" <"$patch" || return
+        patch --batch --fuzz=0 -p1 -d "$tree" <"$patch" || { echo "$patch does not apply to Linux $version with qbed's patches" && return 1; }
     done
 }
 
-build_kernel() {
-    # Built in its final folder, since the makefiles contain absolute paths. `linux` is created last and marks the build
-    # complete.
-    local work=$kernel log=$kernel.log
-    incomplete=$work
-    rm -rf "$work"
-    mkdir -p "$work/source" "$work/build"
-    say "building Linux $version with $jobs jobs (some minutes; log: $log)"
+configure() { make -C "$1/source" ARCH=um O="$1/build" KCONFIG_ALLCONFIG="$1/build/fragment" allnoconfig; }
+
+compile() {
+    make -C "$1/build" ARCH=um KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 2026' \
+        KBUILD_BUILD_USER=qbed KBUILD_BUILD_HOST=qbed KCFLAGS="$flags" -j"$jobs" linux modules
+}
+
+# Builds the kernel without the user's patches in a folder. Steps are joined by `&&`: `set -e` has no effect before `||`.
+build_stock() {
+    mkdir -p "$1/source" "$1/build" &&
+        unpack "$1/source" &&
+        apply_patches "$1/source" "$here/patches/$series"/*.patch &&
+        cp "$here/uml"/*.h "$1/source/arch/um/include/shared/" &&
+        cp "$here/config.fragment" "$1/build/fragment" &&
+        configure "$1" && compile "$1"
+}
+
+# Applies the user's patches to a built tree, and compiles what they change.
+build_patched() {
+    local files
+    mapfile -t files < <(user_files | grep '\.patch$')
+    apply_patches "$1/source" "${files[@]}" &&
+        { [ ! -e "$patches/config.fragment" ] || cat "$patches/config.fragment" >>"$1/build/fragment"; } &&
+        rm -f "$1/build/.version" && # the number of builds, in the kernel's name
+        configure "$1" && compile "$1"
+}
+
+# Runs a step of a build in a folder, with its output in a log. If it fails, the last lines of the log are the message.
+logged() {
+    local log=$kernel.log status=0
     : >"$log"
-    tick "$log" 720 &
+    tick "$log" "$1" &
     ticker=$!
-    # Each step is joined by `&&`: `set -e` has no effect before `||`.
-    {
-        unpack "$work/source" &&
-            apply_patches "$work/source" &&
-            cp "$here/uml"/*.h "$work/source/arch/um/include/shared/" &&
-            cp "$here/config.fragment" "$work/build/fragment" &&
-            make -C "$work/source" ARCH=um O="$work/build" KCONFIG_ALLCONFIG="$work/build/fragment" allnoconfig &&
-            make -C "$work/build" ARCH=um KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 2026' \
-                KBUILD_BUILD_USER=qbed KBUILD_BUILD_HOST=qbed KCFLAGS="$flags" -j"$jobs" linux modules
-    } >"$log" 2>&1 </dev/null || { tail -n 20 "$log" >&2; die "the kernel did not build; full log: $log"; }
+    shift
+    "$@" >"$log" 2>&1 </dev/null || status=$?
+    kill $ticker
+    ticker=
+    [ $status = 0 ] || { tail -n 20 "$log" >&2; die "the kernel did not build; full log: $log"; }
+}
+
+check_options() {
     local missing
-    missing=$(grep -E '^CONFIG_[A-Z0-9_]+=y' "$work/build/fragment" | while read -r option; do
-        grep -qx "$option" "$work/build/.config" || grep -qsx "${option%=y}" "$here/patches/$series/absent" || echo "${option%=y}"
+    missing=$(grep -E '^CONFIG_[A-Z0-9_]+=y' "$1/build/fragment" | while read -r option; do
+        grep -qx "$option" "$1/build/.config" || grep -qsx "${option%=y}" "$here/patches/$series/absent" || echo "${option%=y}"
     done) || true
     [ -z "$missing" ] || die "options missing from the configuration: $(echo $missing)"
-    strip --strip-debug -o "$work/linux.new" "$work/build/linux"
-    # Keep what modules need (headers, Module.symvers, scripts); delete the kernel's objects and sources.
-    find "$work/build" \( -name '*.o' -o -name '*.a' \) ! -path '*/scripts/*' -delete
-    rm -f "$work/build"/{linux,vmlinux,vmlinux.unstripped,.tmp_vmlinux*}
-    find "$work/source" -name '*.c' ! -path '*/scripts/*' -delete
-    rm -rf "$work/source"/{Documentation,drivers,sound,fs,samples,tools/testing}
-    mv "$work/linux.new" "$work/linux"
-    kill $ticker
-    incomplete= ticker=
 }
-[ -x "$kernel/linux" ] || build_kernel
+
+# Keeps what modules need (headers, Module.symvers, scripts); deletes the kernel's objects and sources. `linux` is created
+# last and marks the build complete.
+finish_kernel() {
+    check_options "$1"
+    strip --strip-debug -o "$1/linux.new" "$1/build/linux"
+    find "$1/build" \( -name '*.o' -o -name '*.a' \) ! -path '*/scripts/*' -delete
+    rm -f "$1/build"/{linux,vmlinux,vmlinux.unstripped,.tmp_vmlinux*}
+    find "$1/source" -name '*.c' ! -path '*/scripts/*' -delete
+    rm -rf "$1/source"/{Documentation,drivers,sound,fs,samples,tools/testing}
+    if [ "$1" != "$kernel" ]; then
+        sed -i "s,$1/,$kernel/,g" "$1/build/Makefile"
+        ln -sfn "$kernel/source" "$1/build/source"
+        rm -rf "$kernel"
+        mv -T "$1" "$kernel"
+    fi
+    mv "$kernel/linux.new" "$kernel/linux"
+    incomplete=
+}
+
+# Succeeds if modules built for one kernel are those of the other, too: headers, scripts, options and exported symbols are
+# the same.
+same_modules() {
+    local file
+    for file in .config Module.symvers include/generated/autoconf.h; do cmp -s "$1/build/$file" "$2/build/$file" || return; done
+    diff -rq --no-dereference --exclude="*.orig" "$1/source" "$2/source" >/dev/null
+}
+
+# Built in its final folder, since the makefiles contain absolute paths.
+build_kernel() {
+    incomplete=$kernel
+    rm -rf "$kernel"
+    say "building Linux $version with $jobs jobs (some minutes; log: $kernel.log)"
+    logged 720 build_stock "$kernel"
+    finish_kernel "$kernel"
+}
+
+# The objects of the stock kernel are built once and kept, so that only the files that a patch changes are compiled. They are
+# copied to the folder in which they were built.
+build_on_objects() {
+    local objects=$cache/kernel/objects/$series-$stock_hash
+    local tree=$objects/tree stock=$objects/stock
+    incomplete=$tree
+    renice -n 10 $$ >/dev/null
+    rm -rf "$tree"
+    if [ ! -d "$stock" ]; then
+        say "building the objects of Linux $version with $jobs jobs (some minutes, once for all kernels with patches)"
+        logged 720 build_stock "$tree"
+        mv -T "$tree" "$stock"
+    fi
+    say "building Linux $version with the patches of $patches (log: $kernel.log)"
+    cp -a --reflink=auto "$stock" "$tree"
+    logged "" build_patched "$tree"
+    finish_kernel "$tree"
+    ! same_modules "$cache/kernel/$series-$stock_hash" "$kernel" || ln -s "../$series-$stock_hash" "$kernel/same-modules"
+}
+
+if [ -n "$patches" ]; then build_on_objects; else build_kernel; fi
 print_result_and_exit

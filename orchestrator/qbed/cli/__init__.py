@@ -27,6 +27,7 @@ ORDER = (
     "lab",
     "scheme",
     "congestion",
+    "kernel",
     "p4",
     "session",
     "look",
