@@ -7,6 +7,7 @@
 #   QBED_KERNEL=7.2 kernel/build.sh      another series that has a folder under kernel/patches/
 #   kernel/build.sh --patches FOLDER     with the user's FOLDER/*.patch on top, and the options of FOLDER/config.fragment if
 #                                        there is one
+#   kernel/build.sh --tree FOLDER KEY    with the user's source tree of this series instead of Debian's; KEY: its content
 #   kernel/build.sh --check --patches FOLDER      prints the same line without a build; fails if the kernel is not built
 #
 # The sources are Debian's package linux-source-SERIES: the installed one, or (for a newer series on an older Debian) one
@@ -19,7 +20,7 @@ root=$(dirname "$here")
 series=${QBED_KERNEL:-6.12}
 cache=${QBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/qbed}
 jobs=${QBED_JOBS:-$(($(nproc) + 1))}
-patches= check=
+patches= user_tree= key= check=
 # Unwind tables are not used and take 5 % of the compile time.
 flags=-fno-asynchronous-unwind-tables
 
@@ -30,7 +31,8 @@ while [ $# -gt 0 ]; do
     case $1 in
         --check) check=yes && shift ;;
         --patches) patches=$(cd "${2:-}" && pwd) && shift 2 || die "--patches: expected a folder" ;;
-        *) die "$1: expected --check or --patches FOLDER" ;;
+        --tree) user_tree=$(cd "${2:-}" && pwd) && key=${3:?} && shift 3 || die "--tree: expected a folder and a key" ;;
+        *) die "$1: expected --check, --patches FOLDER or --tree FOLDER KEY" ;;
     esac
 done
 [ -d "$here/patches/$series" ] || die "no patches for kernel $series; available: $(cd "$here/patches" && echo *)"
@@ -73,6 +75,11 @@ user_sources() { local file; user_files | while read -r file; do echo "${file##*
 stock_hash=$(stock_sources | hash_of)
 kernel_hash=$stock_hash
 [ -z "$patches" ] || kernel_hash=$({ stock_sources; user_sources; } | hash_of)
+if [ -n "$user_tree" ]; then
+    kernel_hash=$({ stock_sources; echo "tree $key"; } | hash_of)
+    source_version=$version
+    version=$(sed -n 's/^\(VERSION\|PATCHLEVEL\|SUBLEVEL\) = *//p' "$user_tree/Makefile" | paste -sd.)
+fi
 kernel=$cache/kernel/$series-$kernel_hash
 print_result_and_exit() { printf '%s %s\n' "$kernel" "$version"; exit; }
 
@@ -91,12 +98,26 @@ trap 'exit 130' INT TERM HUP
 
 # Two thirds of the sources are drivers, architectures and file systems that User-Mode Linux does not have: only their
 # configuration files are unpacked, and empty makefiles keep make out of hundreds of folders.
+mapfile -t unused <"$here/unused-sources"
 unpack() {
-    local skip=('arch/[a-t]*/*.'{'[chS]*','dts*'} 'drivers/[ad-mo-su-z]*/*.[ch]' 'drivers/net/[ew]*/*.[ch]' 'fs/[befgjloqux]*/*.[ch]'
-        'sound/*.[ch]' 'tools/[pt]*/*' 'Documentation/*.[rty]*') folder
     tar --use-compress-program='xz --decompress --threads=0' -xf "$source_tar" -C "$1" --strip-components=1 --wildcards --anchored \
-        "${skip[@]/#/--exclude=linux-source-$series/}"
+        "${unused[@]/#/--exclude=linux-source-$series/}"
+    empty_makefiles "$1"
+}
+
+empty_makefiles() {
+    local folder
     for folder in clk firmware gpu media soc; do : >"$1/drivers/$folder/Makefile"; done
+}
+
+# Copies the user's tree, without what a build in it left.
+copy_tree() {
+    mkdir -p "$1" &&
+        tar -C "$user_tree" --wildcards --anchored "${unused[@]/#/--exclude=./}" --exclude=./.git --exclude=./.config \
+            --exclude=./include/config --exclude=./include/generated --exclude='./arch/*/include/generated' \
+            --no-anchored --exclude='*.o' --exclude='*.a' --exclude='*.ko' --exclude='.*.cmd' -cf - . | tar -x -C "$1" &&
+        empty_makefiles "$1" &&
+        add_own_patches "$1"
 }
 
 # Prints the compiler's progress from its log every 20 s, until it is killed.
@@ -111,8 +132,12 @@ apply_patches() {
     shift
     for patch in "$@"; do
         echo "applying $patch"
-        patch --batch --fuzz=0 -p1 -d "$tree" <"$patch" || { echo "$patch does not apply to Linux $version with qbed's patches" && return 1; }
+        patch --batch --fuzz=0 --no-backup-if-mismatch -p1 -d "$tree" <"$patch" || { echo "$patch does not apply to Linux $version" && return 1; }
     done
+}
+
+add_own_patches() {
+    apply_patches "$1" "$here/patches/$series"/*.patch && cp "$here/uml"/*.h "$1/arch/um/include/shared/"
 }
 
 configure() { make -C "$1/source" ARCH=um O="$1/build" KCONFIG_ALLCONFIG="$1/build/fragment" allnoconfig; }
@@ -126,8 +151,7 @@ compile() {
 build_stock() {
     mkdir -p "$1/source" "$1/build" &&
         unpack "$1/source" &&
-        apply_patches "$1/source" "$here/patches/$series"/*.patch &&
-        cp "$here/uml"/*.h "$1/source/arch/um/include/shared/" &&
+        add_own_patches "$1/source" &&
         cp "$here/config.fragment" "$1/build/fragment" &&
         configure "$1" && compile "$1"
 }
@@ -140,6 +164,15 @@ build_patched() {
         { [ ! -e "$patches/config.fragment" ] || cat "$patches/config.fragment" >>"$1/build/fragment"; } &&
         rm -f "$1/build/.version" && # the number of builds, in the kernel's name
         configure "$1" && compile "$1"
+}
+
+# Turns a built tree into that of the user's sources, compiles what differs, and keeps the objects for the next change.
+build_tree() {
+    copy_tree "$1.new" &&
+        "${QBED_PYTHON:-python3}" "$here/update_tree.py" "$1.new" "$1/source" &&
+        rm -rf "$1.new" "$1/build/.version" &&
+        configure "$1" && compile "$1" &&
+        rm -rf "$2" && mkdir -p "${2%/*}" && cp -a --reflink=auto "$1" "$2"
 }
 
 # Runs a step of a build in a folder, with its output in a log. If it fails, the last lines of the log are the message.
@@ -199,25 +232,26 @@ build_kernel() {
     finish_kernel "$kernel"
 }
 
-# The objects of the stock kernel are built once and kept, so that only the files that a patch changes are compiled. They are
-# copied to the folder in which they were built.
+# The objects of the stock kernel are built once and kept, as are those of each tree's last build, so that only the files that
+# a change affects are compiled. They are copied to the folder in which they were built.
 build_on_objects() {
-    local objects=$cache/kernel/objects/$series-$stock_hash
-    local tree=$objects/tree stock=$objects/stock
-    incomplete=$tree
+    local objects=$cache/kernel/objects/$series-$stock_hash tree start kept
+    tree=$objects/tree start=$objects/stock kept=$objects/$(hash_of <<<"$user_tree")
+    incomplete="$tree $tree.new"
     renice -n 10 $$ >/dev/null
-    rm -rf "$tree"
-    if [ ! -d "$stock" ]; then
-        say "building the objects of Linux $version with $jobs jobs (some minutes, once for all kernels with patches)"
+    rm -rf "$tree" "$tree.new"
+    if [ ! -d "$start" ]; then
+        say "building the objects of Linux ${source_version:-$version} with $jobs jobs (some minutes, once for all kernels of users)"
         logged 720 build_stock "$tree"
-        mv -T "$tree" "$stock"
+        mv -T "$tree" "$start"
     fi
-    say "building Linux $version with the patches of $patches (log: $kernel.log)"
-    cp -a --reflink=auto "$stock" "$tree"
-    logged "" build_patched "$tree"
+    [ -z "$user_tree" ] || [ ! -d "$kept" ] || start=$kept
+    say "building Linux $version ${patches:+with the patches }of ${patches:-$user_tree} (log: $kernel.log)"
+    cp -a --reflink=auto "$start" "$tree"
+    if [ -n "$patches" ]; then logged "" build_patched "$tree"; else logged "" build_tree "$tree" "$kept"; fi
     finish_kernel "$tree"
     ! same_modules "$cache/kernel/$series-$stock_hash" "$kernel" || ln -s "../$series-$stock_hash" "$kernel/same-modules"
 }
 
-if [ -n "$patches" ]; then build_on_objects; else build_kernel; fi
+if [ -n "$patches$user_tree" ]; then build_on_objects; else build_kernel; fi
 print_result_and_exit

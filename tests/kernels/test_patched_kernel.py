@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import qbed
+from qbed.base.locations import labs_folder, setup_folder
 
 pytestmark = pytest.mark.e2e
 LAB = """\
@@ -58,10 +59,10 @@ def test_a_patched_kernel_runs_beside_its_series(folder: Path) -> None:
     assert refused.returncode == 2 and "`qbed kernel build" in refused.stderr
     done = run(folder, "run", ".", "--out", "first", "--trust", "--no-images")
     assert done.returncode == 0, done.stderr
-    rows = qbed.open(folder / "first").sql("SELECT kernel, status, fct_mean_ns FROM cells").to_pylist()
+    rows = qbed.open(folder / "first").sql("SELECT kernel, status, trace_sha256 FROM cells").to_pylist()
     cells = {row["kernel"]: row for row in rows}
     assert {kernel: row["status"] for kernel, row in cells.items()} == {"6.12": "complete", "./my-patches": "complete"}
-    assert cells["6.12"]["fct_mean_ns"] != cells["./my-patches"]["fct_mean_ns"]
+    assert cells["6.12"]["trace_sha256"] != cells["./my-patches"]["trace_sha256"]
     again = run(folder, "run", ".", "--out", "first", "--no-images")
     assert again.returncode == 0 and "building" not in again.stderr
 
@@ -74,6 +75,18 @@ def test_a_patched_kernel_runs_beside_its_series(folder: Path) -> None:
     assert len(names) == 2
     assert run(folder, "kernel", "rm", *names).returncode == 0
     assert not set(names) & set(run(folder, "kernel", "ls").stdout.split())
+
+
+@pytest.mark.skipif(
+    not (setup_folder() / "toolchain-7.2").exists(), reason="kernel 7.2 is not built: make test-kernels"
+)
+def test_the_demo_on_two_series_has_the_locked_traces(tmp_path: Path) -> None:
+    lab = str(labs_folder() / "dumbbell")
+    done = run(tmp_path, "run", lab, "--profile", "kernels", "--locked", "--out", "out", "--no-images")
+    assert done.returncode == 0, done.stderr
+    sql = "SELECT kernel, sum(dropped_packets) AS drops FROM cells GROUP BY kernel ORDER BY kernel"
+    rows = qbed.open(tmp_path / "out").sql(sql).to_pylist()
+    assert [row["kernel"] for row in rows] == ["6.12", "7.2"] and rows[0]["drops"] != rows[1]["drops"]
 
 
 def test_a_patch_that_does_not_apply_is_named(folder: Path) -> None:

@@ -26,25 +26,28 @@ def _kernels() -> None:
 @group.command()
 def build(
     kernel: Annotated[
-        str, typer.Argument(metavar="SERIES|FOLDER", help="A kernel series such as 7.2, or a folder of patches.")
+        str,
+        typer.Argument(
+            metavar="SERIES|FOLDER", help="A series such as 7.2, or a folder of patches or of a source tree."
+        ),
     ],
 ) -> None:
     """Build a kernel with its modules, unless that is done already.
 
-    Makefiles that patches change run on this machine.
+    Makefiles of the folder run on this machine.
     """
     from qbed.base.locations import kernel_series
-    from qbed.network.kernels import KernelFolderError, LabKernel, patched_kernel
+    from qbed.network.kernels import KernelFolderError, LabKernel, user_kernel
     from qbed.substrates.kernels import build_kernel
 
     if kernel in kernel_series():
         wanted = LabKernel(kernel)
     elif not Path(kernel).exists():
-        text = "expected a kernel series or a folder of patches"
+        text = "expected a kernel series, or a folder of patches or of a source tree"
         raise LabError([f"{kernel}: {text}{nearest(kernel, kernel_series())}"])
     else:
         try:
-            wanted = patched_kernel(Path(kernel))
+            wanted = user_kernel(Path(kernel))
         except KernelFolderError as error:
             raise LabError([str(error)]) from None
     built = build_kernel(wanted, terminal.print_status, permitted=True)
@@ -53,7 +56,7 @@ def build(
 
 @group.command("ls")
 def list_kernels() -> None:
-    """List the kernels that are built: name, version, and the folder of the patches."""
+    """List the kernels that are built: name, version, and the user's folder."""
     from qbed.substrates.kernels import built_kernels
 
     for kernel in built_kernels():

@@ -255,8 +255,9 @@ class Lab(Strict):
     ([Congestion controls](#congestion-controls) lists them). The name is that of the folder.
     """
     kernel: KernelChoice | None = None
-    """Kernel of the lab in virtual time: a series (`6.12`, `7.2`), or a folder in the lab's with patches on top of
-    qbed's (`./my-patches`, [running.md](running.md#kernels)). The default is the kernel of the set-up.
+    """Kernel of the lab in virtual time: a series (`6.12`, `7.2`), a folder of patches on top of qbed's
+    (`./my-patches`), or a source tree of Linux (`./my-tree`); [running.md](running.md#kernels) describes them. The
+    default is the kernel of the set-up.
     """
     memory: Annotated[Size | None, Field(examples=["2 GB"])] = None
     """Memory of the lab's kernel. The default is an estimate."""

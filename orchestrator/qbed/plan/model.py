@@ -273,11 +273,11 @@ class Plan(Part):
     memory_bytes: int
     """Memory of the guest."""
     kernel: str | None = None
-    """The guest's kernel: a series, or `SERIES+HASH` with the user's patches, by their hash. Otherwise that of the
+    """The guest's kernel: a series, or `SERIES+HASH` of the user's patches or source tree. The default is that of the
     set-up.
     """
     kernel_folder: SkipJsonSchema[str] = Field(default="", exclude=True)
-    """Folder of the user's patches, for builds; not in plan.json."""
+    """Folder of the user's patches or tree, for builds; not in plan.json."""
     modules: list[str]
     """Kernel modules, beside those of links and taps."""
     sysctls: dict[str, str]

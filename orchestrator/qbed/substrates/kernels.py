@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The toolchains of the kernels that labs select: found by the kernel's name, built if missing, listed and removed.
 
-A kernel is a series (`7.2`) or a series with the user's patches, by a hash of them (`6.12+HASH`). Each has a toolchain
-beside that of the set-up, `toolchain-KERNEL`, with the modules built against it, and a record of the sources of its
-build. The cache has the builds and a copy of the patches.
+A kernel is a series (`7.2`), or the user's patches or source tree of a series, by a hash of them (`6.12+HASH`). Each
+has a toolchain beside that of the set-up, `toolchain-KERNEL`, with the modules built against it, a record of the
+sources of its build, and the path of the user's folder, `origin-KERNEL`. The cache has the builds and a copy of the
+patches.
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ from qbed.base.cache import cache_folder
 from qbed.base.files import move
 from qbed.base.locations import checkout, setup_folder
 from qbed.config.reach import trusted
-from qbed.network.kernels import KernelFolderError, LabKernel, patch_files, patched_kernel
+from qbed.network.kernels import KernelFolderError, LabKernel, patch_files, patched_kernel, user_kernel
 from qbed.substrates.build_lock import build_lock
 from qbed.substrates.rebuild import BUILDING, RECORD, changed_sources
 from qbed.substrates.toolchain import Toolchain, ToolchainError, find_toolchain, toolchain_in
 
 _PREFIX = "toolchain-"
-_ORIGIN = "origin"
-"""File in the copy of a folder of patches: the folder's path."""
+_ORIGIN = "origin-"
 Report = Callable[[str], None]
 
 
@@ -49,23 +49,18 @@ def toolchain_of(kernel: str | None) -> Toolchain:
 def build_kernel(kernel: LabKernel, report: Report, *, permitted: bool = False) -> Toolchain:
     """Build a kernel with its modules if that is missing or older than the sources, and return its toolchain.
 
-    Makefiles in patches run on this machine, as the user. So patches of a lab are built only if the files are trusted,
-    if the user confirms it, or if the command names them (`permitted`).
+    Makefiles of patches and trees run on this machine, as the user. So those of a lab are built only if the files are
+    trusted, if the user confirms it, or if the command names them (`permitted`).
     """
     if _is_current(kernel.name):
         return toolchain_of(kernel.name)
     root = checkout()
     if root is None:
         raise ToolchainError(f"the kernel {kernel.name} is not built, and a wheel cannot build one: a checkout can")
-    options = []
-    if patches := _patches_of(kernel.name):
-        if kernel.folder is not None:
-            _refuse_untrusted(kernel, permitted=permitted)
-            _keep_patches(kernel, patches)
-        if not patches.exists():
-            raise ToolchainError(f"the kernel {kernel.name} is not built: run `qbed kernel build FOLDER`")
-        options = ["--patches", str(patches), "--name", kernel.name]
-    what = f"the kernel {kernel.name}" + (f" with the patches of {kernel.folder}" if kernel.folder else "")
+    if kernel.folder is not None:
+        _refuse_untrusted(kernel, permitted=permitted)
+    options = _options(kernel)
+    what = f"the kernel {kernel.name}" + (f" of {kernel.folder}" if kernel.folder else "")
     with build_lock(setup_folder() / BUILDING, f"building {what}", report):
         if _is_current(kernel.name):
             return toolchain_of(kernel.name)
@@ -75,7 +70,26 @@ def build_kernel(kernel: LabKernel, report: Report, *, permitted: bool = False) 
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
     if done.returncode != 0:
         raise ToolchainError(f"{what} was not built: see above")
+    if kernel.folder is not None:
+        (setup_folder() / f"{_ORIGIN}{kernel.name}").write_text(str(kernel.folder))
+    if kernel.is_tree and user_kernel(kernel.folder).name != kernel.name:
+        remove_kernel(kernel.name)
+        raise ToolchainError(f"{kernel.folder} has changed during its build: run it again")
     return toolchain_of(kernel.name)
+
+
+def _options(kernel: LabKernel) -> list[str]:
+    """The options of tools/setup for the user's patches or tree. `ToolchainError` if they are nowhere."""
+    patches = _patches_of(kernel.name)
+    if patches is None:
+        return []
+    if kernel.is_tree:
+        return ["--tree", str(kernel.folder), "--name", kernel.name]
+    if kernel.folder is not None:
+        _keep_patches(kernel, patches)
+    if not patches.exists():
+        raise ToolchainError(f"the kernel {kernel.name} is not built: run `qbed kernel build FOLDER`")
+    return ["--patches", str(patches), "--name", kernel.name]
 
 
 def _is_current(kernel: str) -> bool:
@@ -89,7 +103,7 @@ def _is_current(kernel: str) -> bool:
 
 
 def _refuse_untrusted(kernel: LabKernel, *, permitted: bool) -> None:
-    text = f"makefiles in the patches of {kernel.folder} run on this machine when the kernel is built"
+    text = f"makefiles of {kernel.folder} run on this machine when the kernel is built"
     if permitted or trusted() or terminal.confirm(f"{text}. Build it?"):
         return
     raise ToolchainError(f"{text}: `qbed kernel build {kernel.folder}` builds it, or --trust allows it")
@@ -115,7 +129,6 @@ def _keep_patches(kernel: LabKernel, place: Path) -> None:
     try:
         for name, content in patch_files(kernel.folder).items():
             (beside / name).write_bytes(content)
-        (beside / _ORIGIN).write_text(str(kernel.folder))
         if patched_kernel(beside).name.partition("+")[2] != place.name:
             raise ToolchainError(f"the patches of {kernel.folder} have just changed: run it again")
         with suppress(FileExistsError):
@@ -131,7 +144,7 @@ def _keep_patches(kernel: LabKernel, place: Path) -> None:
 
 @dataclass(frozen=True)
 class BuiltKernel:
-    """A kernel of this virtual environment. `origin`: the folder of the patches, which may have changed since."""
+    """A kernel of this virtual environment. `origin`: the user's folder, which may have changed since."""
 
     name: str
     version: str
@@ -149,10 +162,9 @@ def built_kernels() -> Iterator[BuiltKernel]:
             version = toolchain_in(link).manifest.kernel_version
         except ToolchainError:
             version = "damaged"
-        patches, origin = _patches_of(name), ""
-        if patches is not None:
-            with suppress(OSError):
-                origin = (patches / _ORIGIN).read_text()
+        origin = ""
+        with suppress(OSError):
+            origin = (setup_folder() / f"{_ORIGIN}{name}").read_text()
         yield BuiltKernel(name, version, origin, link.resolve() == default.resolve())
 
 
@@ -171,7 +183,8 @@ def remove_kernel(name: str) -> int:
         places.append(patches)
     freed = sum(_bytes(place) for place in places)
     link.unlink()
-    (setup_folder() / f"{RECORD}-{name}").unlink(missing_ok=True)
+    for prefix in (f"{RECORD}-", _ORIGIN):
+        (setup_folder() / f"{prefix}{name}").unlink(missing_ok=True)
     for place in places:
         shutil.rmtree(place, ignore_errors=True)
     return freed

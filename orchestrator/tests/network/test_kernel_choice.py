@@ -76,6 +76,22 @@ def test_a_folder_with_the_name_of_a_series_is_for_that_series(tmp_path: Path, p
     assert patched_kernel(tmp_path / "7.2").name.startswith("7.2+")
 
 
+def test_a_source_tree_is_a_kernel_of_its_makefiles_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
+    tree = tmp_path / "my-tree"
+    (tree / "arch" / "um").mkdir(parents=True)
+    (tree / "Kconfig").touch()
+    (tree / "Makefile").write_text("VERSION = 7\nPATCHLEVEL = 2\nSUBLEVEL = 9\n")
+    first = plan_of(tmp_path, "./my-tree")
+    assert first.kernel is not None and first.kernel.startswith("7.2+")
+    (tree / "Kconfig").write_text("another")
+    assert plan_of(tmp_path, "./my-tree").kernel != first.kernel
+    (tree / "Makefile").write_text("VERSION = 5\nPATCHLEVEL = 4\n")
+    assert message_of(tmp_path, "./my-tree").endswith(
+        "of Linux 5.4; expected one of 6.12, 7.2, which qbed has patches for"
+    )
+
+
 def test_an_unknown_kernel_has_one_message_with_its_place(tmp_path: Path) -> None:
     assert message_of(tmp_path, "7.3").endswith(
         "lab.yml:4:9: kernel: there is no kernel series `7.3`; did you mean `7.2`?"
@@ -85,7 +101,7 @@ def test_an_unknown_kernel_has_one_message_with_its_place(tmp_path: Path) -> Non
     )
     assert "./none is no folder" in message_of(tmp_path, "./none").replace(f"{tmp_path}/none", "./none")
     (tmp_path / "empty").mkdir()
-    assert message_of(tmp_path, "./empty").endswith("empty has no *.patch file")
+    assert message_of(tmp_path, "./empty").endswith("empty has no *.patch file and is no source tree of Linux")
 
 
 def test_patches_outside_of_the_labs_folder_are_not_read(tmp_path: Path, patches: Path) -> None:

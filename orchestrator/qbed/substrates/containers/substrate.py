@@ -68,7 +68,7 @@ class ContainersSubstrate:
     def missing_parts(self, plan: Plan) -> Iterator[MissingPart]:
         """Only a kernel that the lab selects: images contain a kernel, modules and programs."""
         if plan.kernel is not None:
-            text = f"the kernel {plan.kernel} is for virtual time; in containers, nodes run on the kernel of their image"
+            text = f"the kernel {plan.kernel} is for virtual time; in containers, nodes run on that of their image"
             yield MissingPart("kernel", plan.kernel, text)
 
     def examine(self) -> Iterator[Finding]:
