@@ -57,7 +57,8 @@ def build_kernel(kernel: LabKernel, report: Report, *, permitted: bool = False) 
     root = checkout()
     if root is None:
         raise ToolchainError(f"the kernel {kernel.name} is not built, and a wheel cannot build one: a checkout can")
-    if kernel.folder is not None:
+    origin = setup_folder() / f"{_ORIGIN}{kernel.name}"
+    if kernel.folder is not None and not origin.exists():  # built before: only modules or qbed's sources have changed
         _refuse_untrusted(kernel, permitted=permitted)
     options = _options(kernel)
     what = f"the kernel {kernel.name}" + (f" of {kernel.folder}" if kernel.folder else "")
@@ -71,10 +72,10 @@ def build_kernel(kernel: LabKernel, report: Report, *, permitted: bool = False) 
     if done.returncode != 0:
         raise ToolchainError(f"{what} was not built: see above")
     if kernel.folder is not None:
-        (setup_folder() / f"{_ORIGIN}{kernel.name}").write_text(str(kernel.folder))
-    if kernel.is_tree and user_kernel(kernel.folder).name != kernel.name:
-        remove_kernel(kernel.name)
-        raise ToolchainError(f"{kernel.folder} has changed during its build: run it again")
+        origin.write_text(str(kernel.folder))
+        if kernel.is_tree and user_kernel(kernel.folder).name != kernel.name:
+            remove_kernel(kernel.name)
+            raise ToolchainError(f"{kernel.folder} has changed during its build: run it again")
     return toolchain_of(kernel.name)
 
 
