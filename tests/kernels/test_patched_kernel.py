@@ -15,7 +15,6 @@ import pytest
 import qbed
 from qbed.base.locations import labs_folder, setup_folder
 
-pytestmark = pytest.mark.e2e
 LAB = """\
 name: patched
 topology: {star: {hosts: 3}}
@@ -41,7 +40,7 @@ PATCH = """\
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "qbed", *arguments]
-    environment = os.environ | {"QBED_STORE": str(folder / "store")}
+    environment = os.environ | {"QBED_STORE": "off"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -95,10 +95,10 @@ def test_a_kernel_that_is_not_built_has_the_command_in_its_message(setup: Path, 
 
 
 def test_a_built_kernel_is_not_built_again(setup: Path, patches: Path) -> None:
-    kernel, said = patched_kernel(patches), list[str]()
+    kernel, reports = patched_kernel(patches), list[str]()
     (setup / f"toolchain-{kernel.name}").symlink_to((setup / "toolchain-7.2").resolve())
-    assert build_kernel(kernel, said.append).manifest.kernel_series == "7.2"
-    assert said == []
+    assert build_kernel(kernel, reports.append).manifest.kernel_series == "7.2"
+    assert reports == []
 
 
 def test_kernels_are_listed_and_removed_but_not_that_of_the_set_up(tmp_path: Path, setup: Path) -> None:
