@@ -85,7 +85,7 @@ def test_the_demo_on_two_series_has_the_locked_traces(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     sql = "SELECT kernel, sum(dropped_packets) AS drops FROM cells GROUP BY kernel ORDER BY kernel"
     rows = qbed.open(tmp_path / "out").sql(sql).to_pylist()
-    assert [row["kernel"] for row in rows] == ["6.12", "7.2"] and rows[0]["drops"] != rows[1]["drops"]
+    assert [row["kernel"] for row in rows] == [6.12, 7.2] and rows[0]["drops"] != rows[1]["drops"]
 
 
 def test_a_patch_that_does_not_apply_is_named(folder: Path) -> None:
