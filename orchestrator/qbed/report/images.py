@@ -66,7 +66,7 @@ def _drawn(figure: go.Figure, kind: str, style: Style) -> bytes:
         watchdog.start()
         try:
             scale = style.sharpness if kind == "png" else 1
-            image: bytes = plotly.io.to_image(figure, kind, width=style.width, height=style.height, scale=scale)
+            image: bytes = plotly.io.to_image(figure, kind, width=style.width, height=figure.layout.height, scale=scale)
             return image
         except Exception:
             if last or not ended.is_set():

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from qbed.base.crash_report import describe_exception
 from qbed.base.json_files import Json, Row, read_json
 from qbed.campaign.axes import Value
-from qbed.campaign.file import Figure
+from qbed.campaign.figure import Figure
 from qbed.claims.compare import compared
 from qbed.claims.sql import Connection, SqlRow, one_line
 from qbed.claims.verdict import NOT_JUDGED, Verdict, read_verdicts
@@ -175,16 +175,17 @@ def _provenance(file: Path) -> Row:
     return found if isinstance(found, dict) else {}
 
 
-def _figure(drawing: Drawing) -> dict[str, str | None]:
+def _figure(drawing: Drawing) -> dict[str, str | float | None]:
     data = None
     if drawing.figure is not None:
         try:
             data = Markup(str(plotly.io.to_json(drawing.figure, engine="json")).replace("<", "\\u003c"))
         except Exception as error:  # values of user-supplied SQL that are neither numbers nor text
             drawing.figure, drawing.missing = None, f"it cannot be drawn: {describe_exception(error)}"
-    subtitle = drawing.figure.layout.meta["subtitle"] if drawing.figure is not None else ""
+    meta = drawing.figure.layout.meta if drawing.figure is not None else {}
     return {
-        "name": drawing.name, "title": drawing.title, "subtitle": subtitle, "data": data, "missing": drawing.missing
+        "name": drawing.name, "title": drawing.title, "subtitle": meta.get("subtitle", ""), "data": data,
+        "height": meta.get("height"), "missing": drawing.missing,
     }  # fmt: skip
 
 
