@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures as files: PNG, and SVG and PDF for papers. Equal figures are equal files."""
+"""Figures as files: PNG, and SVG and PDF for papers. Equal figures are equal files, and are rendered once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -16,6 +17,7 @@ import plotly.io
 
 from qbed.base.files import move
 from qbed.report.figures import Drawing
+from qbed.report.image_record import ImageRecord, key_of
 from qbed.report.style import Style, styled
 
 FORMATS = ("png", "svg", "pdf")
@@ -24,27 +26,63 @@ _UID = re.compile(rb'<defs id="defs-([0-9a-f]{6})">')
 _DATE = re.compile(rb"/(CreationDate|ModDate) \(D:\d{14}")
 
 
+@dataclass
+class ImageFiles:
+    """The files of the figures, how many of them were kept, and why the others could not be drawn."""
+
+    paths: list[Path] = field(default_factory=list)
+    kept: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
 def draw_images(
-    folder: Path, drawings: Iterable[Drawing], style: Style, formats: Sequence[str], advance: Callable[[str], None]
-) -> tuple[list[Path], list[str]]:
-    """The files, and why some could not be drawn."""
+    run: Path,
+    folder: Path,
+    drawings: Iterable[Drawing],
+    style: Style,
+    formats: Sequence[str],
+    advance: Callable[[str], None],
+) -> ImageFiles:
+    """Write the images into a folder of the run folder. An image is kept if it shows the same already."""
     folder.mkdir(parents=True, exist_ok=True)
-    images: list[Path] = []
+    record, files = ImageRecord(run), ImageFiles()
+    try:
+        _draw_each(folder, drawings, style, formats, advance, record, files)
+    finally:
+        record.write()
+    return files
+
+
+def _draw_each(
+    folder: Path,
+    drawings: Iterable[Drawing],
+    style: Style,
+    formats: Sequence[str],
+    advance: Callable[[str], None],
+    record: ImageRecord,
+    files: ImageFiles,
+) -> None:
     for drawing in drawings:
         if drawing.figure is None:
             continue
         figure = styled(drawing.figure, drawing.title, style)
         for kind in formats:
             path = folder / f"{drawing.name}.{kind}"
+            key = key_of(figure, kind, style)
+            if record.is_current(path, key):
+                files.paths.append(path)
+                files.kept += 1
+                continue
             advance(f"figures/{path.name}")
             try:
-                image = _drawn(figure, kind, style)
+                image = _timeless(_drawn(figure, kind, style))
             except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
                 why = str(error).splitlines()[0] if str(error) else repr(error)
-                return images, [f"{path.name} could not be drawn: {why}"]
-            write(path, _timeless(image))
-            images.append(path)
-    return images, []
+                files.problems.append(f"{path.name} could not be drawn: {why}")
+                return
+            write(path, image)
+            record.add(path, key, image)
+            files.paths.append(path)
 
 
 def _drawn(figure: go.Figure, kind: str, style: Style) -> bytes:

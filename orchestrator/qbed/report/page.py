@@ -47,6 +47,8 @@ class Made:
 
     page: Path
     images: list[Path] = field(default_factory=list)
+    kept: int = 0
+    """Number of `images` that showed the same already, and were not rendered again."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -57,6 +59,12 @@ class Images:
     style: Style = SCREEN
     formats: Sequence[str] = FORMATS
     name: str = ""
+
+
+def describe_images(made: Made) -> str:
+    """The numbers of images that were rendered and kept, in words; empty if none was kept."""
+    rendered = len(made.images) - made.kept
+    return f"images of figures: {rendered} rendered, {made.kept} kept (unchanged)" if made.kept else ""
 
 
 def make_report(run: Path, *, images: bool | Images = True, advance: Callable[[str], None] = lambda _: None) -> Made:
@@ -82,8 +90,9 @@ def _make(run: Path, identity: Row, images: Images | None, advance: Callable[[st
     made.problems.extend(f"figure {drawing.name}: {drawing.missing}" for drawing in drawings if drawing.missing)
     if images is not None:
         place = run / "figures" / images.name
-        made.images, wrong = draw_images(place, drawings, images.style, images.formats, advance)
-        made.problems.extend(wrong)
+        files = draw_images(run, place, drawings, images.style, images.formats, advance)
+        made.images, made.kept = files.paths, files.kept
+        made.problems.extend(files.problems)
     return made
 
 
