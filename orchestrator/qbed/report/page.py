@@ -31,6 +31,7 @@ from qbed.report.parameter_table import COLUMNS, read_parameters
 from qbed.report.strip import strip
 from qbed.report.style import SCREEN, Style
 from qbed.storage.identity import IDENTITY, StoreError
+from qbed.storage.listing import flows_text
 from qbed.storage.run_folder import RunFolder
 
 _UNITS = {
@@ -215,9 +216,11 @@ def _dicts(connection: Connection, sql: str) -> list[Row]:
 def _cells(connection: Connection, axes: list[str], colours: dict[str, str]) -> Markup:
     """All cells, those that are not complete first, as the page's script draws them: rows of texts."""
     columns = "".join(f', "{name}"' for name in axes)
+    known = {row[0] for row in connection.execute("DESCRIBE all_cells").fetchall()}
+    unlimited = "flows_unlimited" if "flows_unlimited" in known else "0"  # in a run of an earlier qbed
     found = connection.execute(
-        f"""SELECT cell{columns}, status, error, contradictions, bottleneck, flows_complete, flows, goodput_bps,
-            dropped_packets, marked_packets, retransmits, timeouts
+        f"""SELECT cell{columns}, status, error, contradictions, bottleneck, flows_complete, flows, {unlimited},
+            goodput_bps, dropped_packets, marked_packets, retransmits, timeouts
             FROM all_cells ORDER BY status = 'complete', cell"""
     )
     rows: list[list[str]] = []
@@ -229,13 +232,13 @@ def _cells(connection: Connection, axes: list[str], colours: dict[str, str]) -> 
 
 def _cell(
     start: SqlRow, error: str | None, wrong: list[str], bottleneck: str | None, done: int, flows: int,
-    goodput: float | None, *counts: int,
+    unlimited: int, goodput: float | None, *counts: int,
 ) -> list[str]:  # fmt: skip
     known = [str(value) for value in start]
     if known[-1] != "complete":
         return [*known, error or "; ".join(wrong or ())]
     rate = number(None if goodput is None else goodput / 1e6)
-    return [*known, bottleneck or "\u2013", f"{number(done)} / {number(flows)}", rate, *map(number, counts)]
+    return [*known, bottleneck or "\u2013", flows_text(done, flows, unlimited, number), rate, *map(number, counts)]
 
 
 def _queues(connection: Connection) -> list[Row]:

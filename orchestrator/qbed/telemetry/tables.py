@@ -297,7 +297,7 @@ _CELLS: dict[str, pa.DataType] = {
     "substrate": pa.string(),
     **_ints("dilation", "duration_ns", "end_ns"),
     "bottleneck": pa.string(),
-    **_ints("flows", "flows_complete", "flows_failed", "received_bytes", "retransmits", "timeouts"),
+    **_ints("flows", "flows_complete", "flows_failed", "flows_unlimited", "received_bytes", "retransmits", "timeouts"),
     **_ints("dropped_packets", "marked_packets", "lost_packets"),
     "goodput_bps": pa.float64(),
     "contradictions": pa.list_(pa.string()),
