@@ -90,6 +90,7 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
         _write(into, "windows", [table_of_rows("windows", taps.windows.rows(), "windows.ndjson")])
     if plan.p4:
         _write(into, "switches", [table_of_rows("switches", switches.rows(plan, counters), "counters.json")])
+        _write(into, "p4_arrays", [table_of_rows("p4_arrays", switches.array_rows(plan, counters), "counters.json")])
     output = _ProgramOutput(plan, out)
     if plan.launches:
         _write(into, "program_records", batches("program_records", output.records(), PROGRAMS))

@@ -230,6 +230,19 @@ SWITCHES = _schema(
     },
 )
 
+P4_ARRAYS = _schema(
+    "p4_arrays",
+    {
+        "node": pa.string(),
+        "p4_program": pa.string(),
+        "name": pa.string(),
+        "index": pa.int64(),
+        "packets": pa.uint64(),
+        "bytes": pa.uint64(),
+        "value": pa.uint64(),
+    },
+)
+
 EXCHANGES = _schema(
     "exchanges",
     {
@@ -320,6 +333,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "routes": ROUTES,
     "interfaces": INTERFACES,
     "switches": SWITCHES,
+    "p4_arrays": P4_ARRAYS,
     "statistics": STATISTICS,
     "windows": WINDOWS,
     "queue_windows": QUEUE_WINDOWS,
