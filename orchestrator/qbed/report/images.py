@@ -36,53 +36,59 @@ class ImageFiles:
 
 
 def draw_images(
-    run: Path,
     folder: Path,
     drawings: Iterable[Drawing],
     style: Style,
     formats: Sequence[str],
     advance: Callable[[str], None],
+    record: ImageRecord | None = None,
 ) -> ImageFiles:
-    """Write the images into a folder of the run folder. An image is kept if it shows the same already."""
+    """Write the images into a folder. With a record, an image is kept if it shows the same already."""
     folder.mkdir(parents=True, exist_ok=True)
-    record, files = ImageRecord(run), ImageFiles()
+    files = ImageFiles()
     try:
-        _draw_each(folder, drawings, style, formats, advance, record, files)
+        for drawing in drawings:
+            if drawing.figure is not None:
+                figure = styled(drawing.figure, drawing.title, style)
+                for kind in formats:
+                    path = folder / f"{drawing.name}.{kind}"
+                    _write_image(path, figure, style, advance, record, files)
+    except _RenderError as error:
+        files.problems.append(str(error))
     finally:
-        record.write()
+        if record is not None:
+            record.write()
     return files
 
 
-def _draw_each(
-    folder: Path,
-    drawings: Iterable[Drawing],
+class _RenderError(Exception):
+    """An image could not be drawn, nor will the next ones."""
+
+
+def _write_image(
+    path: Path,
+    figure: go.Figure,
     style: Style,
-    formats: Sequence[str],
     advance: Callable[[str], None],
-    record: ImageRecord,
+    record: ImageRecord | None,
     files: ImageFiles,
 ) -> None:
-    for drawing in drawings:
-        if drawing.figure is None:
-            continue
-        figure = styled(drawing.figure, drawing.title, style)
-        for kind in formats:
-            path = folder / f"{drawing.name}.{kind}"
-            key = key_of(figure, kind, style)
-            if record.is_current(path, key):
-                files.paths.append(path)
-                files.kept += 1
-                continue
-            advance(f"figures/{path.name}")
-            try:
-                image = _timeless(_drawn(figure, kind, style))
-            except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
-                why = str(error).splitlines()[0] if str(error) else repr(error)
-                files.problems.append(f"{path.name} could not be drawn: {why}")
-                return
-            write(path, image)
+    """Write an image, unless the file has it, and add it to `files`."""
+    kind = path.suffix[1:]
+    key = key_of(figure, kind, style)
+    if record is not None and record.is_current(path, key):
+        files.kept += 1
+    else:
+        advance(f"figures/{path.name}")
+        try:
+            image = _timeless(_drawn(figure, kind, style))
+        except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
+            why = str(error).splitlines()[0] if str(error) else repr(error)
+            raise _RenderError(f"{path.name} could not be drawn: {why}") from error
+        write(path, image)
+        if record is not None:
             record.add(path, key, image)
-            files.paths.append(path)
+    files.paths.append(path)
 
 
 def _drawn(figure: go.Figure, kind: str, style: Style) -> bytes:

@@ -26,6 +26,7 @@ from qbed.claims.sql import Connection, SqlRow, one_line
 from qbed.claims.verdict import NOT_JUDGED, Verdict, read_verdicts
 from qbed.claims.views import connect
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
+from qbed.report.image_record import ImageRecord
 from qbed.report.images import FORMATS, draw_images, write
 from qbed.report.parameter_table import COLUMNS, read_parameters
 from qbed.report.strip import strip
@@ -91,7 +92,7 @@ def _make(run: Path, identity: Row, images: Images | None, advance: Callable[[st
     made.problems.extend(f"figure {drawing.name}: {drawing.missing}" for drawing in drawings if drawing.missing)
     if images is not None:
         place = run / "figures" / images.name
-        files = draw_images(run, place, drawings, images.style, images.formats, advance)
+        files = draw_images(place, drawings, images.style, images.formats, advance, ImageRecord(run))
         made.images, made.kept = files.paths, files.kept
         made.problems.extend(files.problems)
     return made

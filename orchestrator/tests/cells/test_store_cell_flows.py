@@ -30,7 +30,7 @@ def test_flows_without_a_size_that_run_to_the_end_are_counted_apart(tmp_path: Pa
         found = store_cell(tmp_path, plan, tmp_path)
         return [found[name] for name in names]
 
-    running = {"status": "running", "end_ns": None}
+    running: dict[str, object] = {"status": "running", "end_ns": None}
     assert totals({}, {}) == [2, 2, 0]
     assert totals({}, running) == [2, 1, 0]  # it has a size and did not complete
     assert totals({}, running | {"size_bytes": None}) == [2, 1, 1]

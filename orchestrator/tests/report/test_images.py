@@ -11,7 +11,7 @@ import pytest
 
 from qbed.report import images
 from qbed.report.figures import Drawing
-from qbed.report.image_record import FILE
+from qbed.report.image_record import FILE, ImageRecord
 from qbed.report.style import SCREEN, Style, new_figure, paper
 
 
@@ -19,13 +19,13 @@ def test_a_browser_that_does_not_answer_is_ended_and_another_one_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bar = drawing("one", 1)
-    drawn = [images.draw_images(tmp_path, tmp_path / "a", [bar], SCREEN, ["pdf"], lambda _: None)]
+    drawn = [images.draw_images(tmp_path / "a", [bar], SCREEN, ["pdf"], lambda _: None)]
     hung = plotly.io.kaleido.scope._proc.pid
     children = [int(child) for child in Path(f"/proc/{hung}/task/{hung}/children").read_text().split()]
     for process in (*children, hung):
         os.kill(process, signal.SIGSTOP)
     monkeypatch.setattr(images, "PATIENCE_S", 8.0)  # the next one has no more to start and draw in
-    drawn.append(images.draw_images(tmp_path, tmp_path / "b", [bar], SCREEN, ["pdf"], lambda _: None))
+    drawn.append(images.draw_images(tmp_path / "b", [bar], SCREEN, ["pdf"], lambda _: None))
     assert [(len(files.paths), files.kept, files.problems) for files in drawn] == [(1, 0, []), (1, 0, [])]
     assert (tmp_path / "a" / "one.pdf").read_bytes() == (tmp_path / "b" / "one.pdf").read_bytes()
     assert not any(is_alive(process) for process in children)
@@ -40,7 +40,7 @@ def test_only_images_that_show_something_else_are_rendered(tmp_path: Path) -> No
 
     def rendered(drawings: list[Drawing], style: Style = SCREEN) -> tuple[list[str], int]:
         names: list[str] = []
-        files = images.draw_images(tmp_path, folder, drawings, style, ["svg", "png"], names.append)
+        files = images.draw_images(folder, drawings, style, ["svg", "png"], names.append, ImageRecord(tmp_path))
         assert files.problems == [] and len(files.paths) == 2 * len(drawings)
         return names, files.kept
 
@@ -61,10 +61,14 @@ def test_only_images_that_show_something_else_are_rendered(tmp_path: Path) -> No
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"figures/one.svg": 1}', '{"figures/one.svg": {"key": "x"}}'])
 def test_a_damaged_record_of_images_costs_only_time(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
-    files = images.draw_images(tmp_path, tmp_path / "figures", [drawing("one", 1)], SCREEN, ["svg"], lambda _: None)
+
+    def drawn() -> images.ImageFiles:
+        record = ImageRecord(tmp_path)
+        return images.draw_images(tmp_path / "figures", [drawing("one", 1)], SCREEN, ["svg"], lambda _: None, record)
+
+    files = drawn()
     assert (len(files.paths), files.kept, files.problems) == (1, 0, [])
-    again = images.draw_images(tmp_path, tmp_path / "figures", [drawing("one", 1)], SCREEN, ["svg"], lambda _: None)
-    assert again.kept == 1
+    assert drawn().kept == 1
 
 
 def is_alive(process: int) -> bool:
