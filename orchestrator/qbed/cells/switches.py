@@ -64,6 +64,10 @@ def warnings(counters: Counters) -> Iterator[str]:
             if array.nonzero is not None and array.nonzero > len(array.elements):
                 text = f"{array.nonzero} elements of the {array.kind} {array.name} are not zero"
                 yield f"switch {name}: {text}; the table p4_arrays has the first {len(array.elements)}"
+    arrays = [(name, array) for name, counted in counters.switches.items() for array in counted.arrays]
+    unread = [f"{array.name} of {name}" for name, array in arrays if array.over_limit]
+    if unread:
+        yield f"{len(unread)} large arrays of P4 programs are not in the table p4_arrays, the first {unread[0]}"
 
 
 def _drops(counted: SwitchCounters) -> dict[str, int]:

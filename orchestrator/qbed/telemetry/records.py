@@ -92,6 +92,8 @@ class ArrayState(_Record):
     size: int
     nonzero: int | None
     elements: list[tuple[int, int, int] | tuple[int, int]]
+    over_limit: bool = False
+    """Whether the array is not read because the cell's limit was reached."""
 
 
 class SwitchCounters(_Record):

@@ -51,6 +51,13 @@ def test_elements_without_a_row_are_a_warning() -> None:
     ]
 
 
+def test_arrays_beyond_the_limit_of_a_cell_are_one_warning() -> None:
+    beyond = array("register", [], None) | {"over_limit": True}
+    assert [*warnings(counters(beyond, array("register", [], None), beyond))] == [
+        "2 large arrays of P4 programs are not in the table p4_arrays, the first reg of s1"
+    ]
+
+
 def test_an_array_of_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValidationError, match="'counter' or 'register'"):
         counters(array("meter", [], 0))

@@ -12,6 +12,30 @@ const ELEMENTS_MAX: usize = 1_024;
 const BITS_MAX: u32 = 64;
 /// Elements of one request.
 const CHUNK: u32 = 4_096;
+/// Limit on the elements of a cell's arrays of more than CHUNK elements: each costs some 300 ns.
+const CELL_MAX: u32 = 1 << 20;
+
+/// The elements of large arrays that may still be read in this cell.
+pub struct Budget(u32);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(CELL_MAX)
+    }
+}
+
+impl Budget {
+    /// Whether an array may be read. Small ones always may.
+    fn take(&mut self, size: u32) -> bool {
+        if size > CHUNK {
+            match self.0.checked_sub(size) {
+                Some(left) => self.0 = left,
+                None => return false,
+            }
+        }
+        true
+    }
+}
 
 /// A counter or register. An element is its index and value, or its index, packets and bytes.
 #[derive(Debug, Serialize, PartialEq, Eq)]
@@ -22,6 +46,9 @@ pub struct ArrayState {
     /// The number of elements that are not zero; None: the array is too large or too wide to be read.
     nonzero: Option<usize>,
     elements: Vec<Vec<u64>>,
+    /// The array is not read because the cell's limit was reached.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    over_limit: bool,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, PartialEq, Eq)]
@@ -34,11 +61,12 @@ enum Kind {
 /// Reads the counters, except those of table entries, and the registers of a program.
 pub fn read(
     program: &Program,
+    budget: &mut Budget,
     mut query: impl FnMut(&Request) -> Result<Answer, String>,
 ) -> Result<Vec<ArrayState>, String> {
     let mut states = Vec::new();
     for (number, counter) in (0..).zip(&program.counters).filter(|(_, counter)| counter.table.is_none()) {
-        let mut state = ArrayState::new(Kind::Counter, &counter.name, counter.size, counter.size <= SIZE_MAX);
+        let mut state = ArrayState::new(Kind::Counter, &counter.name, counter.size, 0, budget);
         for (from, count) in state.chunks() {
             let request = Request::ReadCounter { counter: number, from, count };
             match query(&request)? {
@@ -51,8 +79,7 @@ pub fn read(
         states.push(state);
     }
     for (number, array) in (0..).zip(&program.arrays) {
-        let is_read = array.width <= BITS_MAX && array.size <= SIZE_MAX;
-        let mut state = ArrayState::new(Kind::Register, &array.name, array.size, is_read);
+        let mut state = ArrayState::new(Kind::Register, &array.name, array.size, array.width, budget);
         for (from, count) in state.chunks() {
             match query(&Request::ReadRegister { array: number, from, count })? {
                 Answer::Values(values) => {
@@ -67,8 +94,18 @@ pub fn read(
 }
 
 impl ArrayState {
-    fn new(kind: Kind, name: &str, size: u32, is_read: bool) -> Self {
-        Self { kind, name: name.to_owned(), size, nonzero: is_read.then_some(0), elements: Vec::new() }
+    fn new(kind: Kind, name: &str, size: u32, bits: u32, budget: &mut Budget) -> Self {
+        let fits = bits <= BITS_MAX && size <= SIZE_MAX;
+        let is_read = fits && budget.take(size);
+        let nonzero = is_read.then_some(0);
+        Self {
+            kind,
+            name: name.to_owned(),
+            size,
+            nonzero,
+            elements: Vec::new(),
+            over_limit: fits && !is_read,
+        }
     }
 
     /// The requests that read the array: first elements and numbers of elements.
@@ -93,20 +130,37 @@ impl ArrayState {
 
 #[cfg(test)]
 mod tests {
-    use super::{ArrayState, Kind, CHUNK, ELEMENTS_MAX};
+    use super::{ArrayState, Budget, Kind, CELL_MAX, CHUNK, ELEMENTS_MAX, SIZE_MAX};
+
+    fn array(size: u32, bits: u32) -> ArrayState {
+        ArrayState::new(Kind::Register, "a", size, bits, &mut Budget::default())
+    }
 
     #[test]
     fn arrays_are_read_in_chunks() {
-        let chunks = |size| ArrayState::new(Kind::Register, "a", size, true).chunks().collect::<Vec<_>>();
+        let chunks = |size| array(size, 64).chunks().collect::<Vec<_>>();
         assert_eq!(chunks(0), []);
         assert_eq!(chunks(CHUNK), [(0, CHUNK)]);
         assert_eq!(chunks(CHUNK + 3), [(0, CHUNK), (CHUNK, 3)]);
-        assert_eq!(ArrayState::new(Kind::Register, "a", 9, false).chunks().count(), 0);
+        for state in [array(9, 65), array(SIZE_MAX + 1, 1)] {
+            assert_eq!((state.chunks().count(), state.nonzero, state.over_limit), (0, None, false));
+        }
+    }
+
+    #[test]
+    fn large_arrays_of_a_cell_have_a_limit() {
+        let mut budget = Budget::default();
+        let mut read = |size| ArrayState::new(Kind::Register, "a", size, 8, &mut budget).nonzero.is_some();
+        for _ in 0..CELL_MAX / SIZE_MAX {
+            assert!(read(SIZE_MAX) && read(CHUNK));
+        }
+        assert!(!read(CHUNK + 1) && read(CHUNK));
+        assert!(ArrayState::new(Kind::Counter, "a", SIZE_MAX, 0, &mut budget).over_limit);
     }
 
     #[test]
     fn elements_are_those_that_are_not_zero_up_to_a_limit() {
-        let mut state = ArrayState::new(Kind::Counter, "a", 10_000, true);
+        let mut state = array(10_000, 64);
         state.extend(CHUNK, [vec![0, 0], vec![3, 180], vec![0, 5]].into_iter());
         let first = u64::from(CHUNK);
         assert_eq!(state.elements, [[first + 1, 3, 180], [first + 2, 0, 5]]);

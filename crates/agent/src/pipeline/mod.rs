@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! P4 switches: reads the images of the plan's programs, loads them into the switches' kernel, and writes table entries.
 
-mod arrays;
+pub mod arrays;
 mod request;
 
-use self::arrays::ArrayState;
+use self::arrays::{ArrayState, Budget};
 use crate::failure::{Context, Failure, Result};
 use crate::placement::Placement;
 use crate::plan::pipeline::{P4Program, Pipeline};
@@ -86,8 +86,8 @@ impl Programs {
         Ok(())
     }
 
-    /// Counters and registers of the switch in the thread's current namespace.
-    pub fn counters(&self, pipeline: &Pipeline) -> Result<PipelineCounters> {
+    /// Counters and registers of the switch in the thread's current namespace. `budget`: that of the cell.
+    pub fn counters(&self, pipeline: &Pipeline, budget: &mut Budget) -> Result<PipelineCounters> {
         let context = || format!("program {}", pipeline.program);
         let program = &self.loaded(pipeline)?.program;
         let mut device = Device::open(DEVICE).with_context(|| DEVICE.into())?;
@@ -112,7 +112,8 @@ impl Programs {
                 registers.insert(array.name.clone(), sparse(values.iter().map(|value| number_of(value))));
             }
         }
-        let arrays = arrays::read(program, |request| query(&mut device, request)).with_context(context)?;
+        let arrays =
+            arrays::read(program, budget, |request| query(&mut device, request)).with_context(context)?;
         Ok(PipelineCounters {
             shell: by_name(&shell),
             totals: totals_by_name(&totals),
