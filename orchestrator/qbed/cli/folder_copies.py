@@ -14,18 +14,22 @@ from qbed.base.files import read_bytes
 LARGEST = 1 << 20
 
 
-def copy_folder(like: Path, name: str, parts: Sequence[str], readme: str) -> Path:
-    """Write the folder `name` beside `like`, with the files that the globs of `parts` match; nothing is overwritten."""
+def copy_folder(like: Path, name: str, parts: Sequence[str], readme: str, word: str | None = None) -> Path:
+    """Write the folder `name` beside `like`, with the files that the globs of `parts` match; nothing is overwritten.
+
+    `name` replaces `word`, by default the folder's name, in texts and file names.
+    """
+    word = word or like.name
     place = like.with_name(name)
     if place.exists() or place.is_symlink():
         raise LabError([f"{place} exists already; choose another name"])
     beside = like.with_name(f".{name}.new")
     shutil.rmtree(beside, ignore_errors=True)
     for file in sorted(file for part in parts for file in like.glob(part)):
-        written = beside / renamed(str(file.relative_to(like)), like.name, name)
+        written = beside / renamed(str(file.relative_to(like)), word, name)
         written.parent.mkdir(parents=True, exist_ok=True)
-        written.write_text(renamed(read_bytes(file, LARGEST).decode(), like.name, name))
-    (beside / "README.md").write_text(readme.format(name=name, like=like.name))
+        written.write_text(renamed(read_bytes(file, LARGEST).decode(), word, name))
+    (beside / "README.md").write_text(readme.format(name=name, like=word))
     beside.rename(place)
     return place
 
