@@ -7,7 +7,7 @@ use qbed_p4engine::program::Program;
 use serde::Serialize;
 
 /// Limits on an array: elements that are read, non-zero elements that are written, bits of a register.
-const SIZE_MAX: u32 = 16_384;
+const SIZE_MAX: u32 = 65_536;
 const ELEMENTS_MAX: usize = 1_024;
 const BITS_MAX: u32 = 64;
 /// Elements of one request.
