@@ -28,6 +28,7 @@ from qbed.cells.rows import MALFORMED, batches, describe_error, table_of_rows
 from qbed.cells.tap_tables import TapTables
 from qbed.plan.model import Path, Plan
 from qbed.plan.workload import Flows
+from qbed.schemes.declaration import registry
 from qbed.telemetry import flow_samples, probes
 from qbed.telemetry.console import kernel_warnings
 from qbed.telemetry.exchanges import EXCHANGES
@@ -102,7 +103,8 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     evidence.contradictions.extend(f"kernel message: {line}" for line in kernel_warnings(folder))
     if not evidence.contradictions:  # inconsistent counters would give misleading warnings
         evidence.warnings.extend(marks_without_ecn(plan, counters, flows.ecn_by_pair, one_path=flows.one_path))
-    evidence.warnings.extend(switches.warnings(counters))
+    of_schemes = {node.name for node in plan.nodes if node.pipeline and node.pipeline.program in registry()}
+    evidence.warnings.extend(switches.warnings(counters, of_schemes))
     evidence.warnings.extend(output.warnings)
     row = _totals(plan, taps, flows, evidence, counters, done.end_ns)
     return row | {"trace_sha256": _trace(out, sampled)}

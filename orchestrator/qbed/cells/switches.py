@@ -6,7 +6,7 @@ and about elements without a row.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from qbed.base.json_files import Row
 from qbed.plan.model import Plan
@@ -51,8 +51,10 @@ def array_rows(plan: Plan, counters: Counters) -> Iterator[Row]:
                 yield common | dict(zip(columns, element, strict=True))
 
 
-def warnings(counters: Counters) -> Iterator[str]:
-    """Warnings about packets lost by a fault of a switch's program or machine, and about failed asserts."""
+def warnings(counters: Counters, of_schemes: Collection[str] = ()) -> Iterator[str]:
+    """Warnings about packets lost by a fault of a switch's program or machine, about failed asserts, and about elements
+    of arrays without a row. `of_schemes`: switches with the program of a scheme, of which large arrays are the state.
+    """
     for name, counted in counters.switches.items():
         drops = Counter(_drops(counted))
         for reason, why in _FAULTS.items():
@@ -60,12 +62,12 @@ def warnings(counters: Counters) -> Iterator[str]:
                 yield f"switch {name} dropped {drops[reason]} packets ({reason}): {why}"
         if failed := counted.totals.get("asserts_failed", 0):
             yield f"switch {name}: asserts of its program failed {failed} times; the packets were processed further"
-        for array in counted.arrays:
+        for array in counted.arrays if name not in of_schemes else ():
             if array.nonzero is not None and array.nonzero > len(array.elements):
                 text = f"{array.nonzero} elements of the {array.kind} {array.name} are not zero"
                 yield f"switch {name}: {text}; the table p4_arrays has the first {len(array.elements)}"
     arrays = [(name, array) for name, counted in counters.switches.items() for array in counted.arrays]
-    unread = [f"{array.name} of {name}" for name, array in arrays if array.over_limit]
+    unread = [f"{array.name} of {name}" for name, array in arrays if array.over_limit and name not in of_schemes]
     if unread:
         yield f"{len(unread)} large arrays of P4 programs are not in the table p4_arrays, the first {unread[0]}"
 

@@ -56,6 +56,7 @@ def test_arrays_beyond_the_limit_of_a_cell_are_one_warning() -> None:
     assert [*warnings(counters(beyond, array("register", [], None), beyond))] == [
         "2 large arrays of P4 programs are not in the table p4_arrays, the first reg of s1"
     ]
+    assert [*warnings(counters(beyond), of_schemes={"s1"})] == []
 
 
 def test_an_array_of_an_unknown_kind_is_refused() -> None:

@@ -13,7 +13,7 @@ const BITS_MAX: u32 = 64;
 /// Elements of one request.
 const CHUNK: u32 = 4_096;
 /// Limit on the elements of a cell's arrays of more than CHUNK elements: each costs some 300 ns.
-const CELL_MAX: u32 = 1 << 20;
+const CELL_MAX: u32 = 1 << 18;
 
 /// The elements of large arrays that may still be read in this cell.
 pub struct Budget(u32);
