@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qbed_testing.cells import CellOutput, store_tables
+from qbed.testing import CellOutput, store_tables
 
 LAB = """
 name: aimd
