@@ -103,6 +103,11 @@ def p4_folder() -> Path:
     return _data_folder("p4")
 
 
+def sources_folder() -> Path:
+    """The folder with `kernel`, the sources of the kernel and its modules."""
+    return checkout() or BUNDLE / "sources"
+
+
 def setup_folder() -> Path:
     """The files that `make setup` keeps in this virtual environment. Checkouts share the cache, but not these files."""
     return Path(sys.prefix) / "share" / "qbed"

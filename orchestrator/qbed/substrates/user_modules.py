@@ -17,7 +17,7 @@ from pathlib import Path
 
 from qbed.base.cache import cache_folder
 from qbed.base.files import MIB, read_bytes
-from qbed.base.locations import BUNDLE, checkout, repository
+from qbed.base.locations import repository, sources_folder
 from qbed.substrates.build_lock import build_lock
 from qbed.substrates.toolchain_files import RECORD, all_damaged_files, record
 
@@ -43,11 +43,9 @@ def toolchain_with_modules(base: Path) -> Path | None:
     if not sources:
         return None
     digest = hashlib.sha256(read_bytes(base / RECORD, _LARGEST))
-    for place, files in (
-        (root, [*sources, *sorted(_files(root, _DECLARATIONS))]),
-        (_GENERATOR, sorted((*_GENERATOR.glob("*.py"), *_GENERATOR.glob("templates/*.j2")))),
-    ):
-        for path in files:
+    generator = [*_GENERATOR.glob("*.py"), *_GENERATOR.glob("templates/*.j2")]
+    for place, files in ((root, [*sources, *_files(root, _DECLARATIONS)]), (_GENERATOR, generator)):
+        for path in sorted(files):
             digest.update(f"{path.relative_to(place)}\n".encode() + hashlib.sha256(read_bytes(path, _LARGEST)).digest())
     return cache_folder() / "repository" / digest.hexdigest()[:16]
 
@@ -86,7 +84,7 @@ def _is_complete(place: Path) -> bool:
 
 def _build(root: Path, series: str, version: str) -> list[Path]:
     """Build the modules. Return the folder of each module's build."""
-    kernel = (checkout() or BUNDLE / "sources") / "kernel"
+    kernel = sources_folder() / "kernel"
     environment = os.environ | {"QBED_KERNEL": series, "QBED_PYTHON": sys.executable}
     built, _, built_version = _output([kernel / "build.sh"], environment).strip().rpartition("\n")[2].partition(" ")
     if built_version != version:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test kit for labs, schemes and congestion controls (docs/testing.md)."""
+"""The test kit for labs, schemes and congestion controls (docs/repository.md)."""
 
 from qbed.testing.algorithms import run_algorithm_test
 from qbed.testing.cells import (

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from qbed.base.locations import BUNDLE, checkout
+from qbed.base.locations import sources_folder
 from qbed.schemes.generate import generated
 
 _FLAGS = (
@@ -25,7 +25,7 @@ def run_algorithm_test(file: Path) -> None:
     It can include `unit.h`, which has EXPECT_EQUAL() and RUN(), the headers of `NAME/kernel`, generated ones, and
     those of `kernel/include`.
     """
-    kernel = (checkout() or BUNDLE / "sources") / "kernel"
+    kernel = sources_folder() / "kernel"
     own = file.resolve().parents[1]
     with tempfile.TemporaryDirectory(prefix="qbed-test-") as name:
         work = Path(name)
