@@ -249,5 +249,37 @@ def test_the_pace_of_a_lab_is_set_and_shown(lab: Path, environment: dict[str, st
     assert "expected fast, real or manual, not rael; did you mean `real`?" in wrong.stderr
 
 
+def test_links_are_changed_listed_and_restored(lab: Path, environment: dict[str, str]) -> None:
+    def round_trip_ms() -> float:
+        ping = qbed(environment, "exec", "mine", "h2", "--", "ping", "-c", "1", "-W", "1", "h4").stdout
+        found = re.search(r"time=([\d.]+) ms", ping)
+        return float(found[1]) if found else 0
+
+    planned = round_trip_ms()
+    assert 0.6 < planned < 0.7
+    before = clock(environment)
+    changed = qbed(environment, "set", "mine", "s1-s2", "delay=20ms", "rate=50mbit")
+    assert changed.stdout.endswith("s: s1-s2 delay=20ms rate=50mbit\n"), changed.stderr
+    assert clock(environment) == before
+    assert 40.3 < round_trip_ms() < 40.5
+    assert qbed(environment, "set", "mine", "s1>s2", "loss=100%").returncode == 0
+    assert round_trip_ms() == 0
+    listed = [line.partition(": ")[2] for line in qbed(environment, "set", "mine").stdout.splitlines()]
+    assert listed == ["s1-s2 delay=20ms rate=50mbit", "s1>s2 loss=100%"]
+    inspected = qbed(environment, "inspect", str(lab)).stdout.splitlines()[-2:]
+    assert inspected == [f"changed by `qbed set` in mine: {text}" for text in listed]
+    assert qbed(environment, "set", "mine", "--undo").stdout == "undone: s1>s2 loss=100%\n"
+    assert 40.3 < round_trip_ms() < 40.5
+    assert qbed(environment, "set", "mine", "s1-s2", "state=down").returncode == 0
+    assert round_trip_ms() == 0
+    for _ in range(2):
+        assert qbed(environment, "set", "mine", "--undo").returncode == 0
+    assert abs(round_trip_ms() - planned) < 0.01
+    empty = qbed(environment, "set", "mine", "--undo")
+    assert (empty.returncode, empty.stderr) == (1, "error: no link of mine was changed by `qbed set`\n")
+    wrong = qbed(environment, "set", "mine", "s1-s2", "rat=1mbit")
+    assert wrong.returncode == 2 and "did you mean `rate`?" in wrong.stderr
+
+
 def lab_folder(environment: dict[str, str]) -> Path:
     return Path(environment["XDG_RUNTIME_DIR"]) / "qbed" / "mine" / "cell"

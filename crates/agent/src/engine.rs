@@ -16,7 +16,7 @@ use crate::observe::statistics::Statistics;
 use crate::observe::taps::TapStream;
 use crate::observe::windows::Windows;
 use crate::observe::{counters, forwarding};
-use crate::plan::ChangeKind;
+use crate::plan::{ChangeKind, LinkChange, LinkEvent};
 use crate::programs::children::{ChildEvent, Children};
 use crate::programs::daemons::Daemons;
 use crate::programs::launches::Launches;
@@ -230,7 +230,10 @@ impl<'a> Engine<'a> {
                     self.daemons.check(&self.world)?;
                     forwarding::check(&self.world)?;
                 }
-                Part::Links => self.set_link(token.index as usize)?,
+                Part::Links => {
+                    let plan = self.world.plan;
+                    self.set_link(&plan.events[token.index as usize])?;
+                }
                 Part::Changes => self.apply_change(token.index as usize)?,
                 Part::Windows => self.record_received(due_ns)?,
                 Part::Statistics => self.statistics.on_timer(&mut self.world, due_ns)?,
@@ -306,8 +309,20 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn set_link(&mut self, event: usize) -> Result<()> {
-        let event = &self.world.plan.events[event];
+    /// Changes links at once, in an interactive lab.
+    pub fn change_links(&mut self, changes: Vec<LinkChange>, states: &[LinkEvent]) -> Result<()> {
+        let numbers = changes.iter().map(|change| change.link).chain(states.iter().map(|state| state.link));
+        if let Some(link) = numbers.into_iter().find(|link| *link >= self.world.plan.links.len()) {
+            return Err(Failure::new(format!("no link {link}")));
+        }
+        for change in changes {
+            let kind = ChangeKind::Link(change);
+            changes::apply(self.world.plan, self.world.placement, self.world.lab, &kind)?;
+        }
+        states.iter().try_for_each(|state| self.set_link(state))
+    }
+
+    fn set_link(&mut self, event: &LinkEvent) -> Result<()> {
         let link = &self.world.plan.links[event.link];
         for end in link.ends().into_iter().filter(|end| self.world.placement.is_local(end.node)) {
             self.routes.link(&self.world, end.node, &link.name, event.state)?;

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from qbed.api.labs import Lab
 from qbed.base import terminal
 from qbed.config.units import parse_duration
-from qbed.substrates import DEFAULT, Deployment, Limits, find_lab, parse_pace, substrate
+from qbed.substrates import DEFAULT, Deployment, Limits, find_lab, link_changes, parse_pace, substrate
 from qbed.substrates.rebuild import build_changed
 
 
@@ -54,6 +54,14 @@ class Live:
     def set_pace(self, pace: str) -> None:
         """Set how time passes while a command runs: `fast`, `real`, or `manual`, by `advance` alone. ValueError."""
         self.deployment.set_pace(parse_pace(pace))
+
+    def set(self, link: str, **fields: str) -> None:
+        """Change links, as `qbed set`: `live.set("s1-s2", rate="20 Mbit/s", loss="1 %")`. ValueError."""
+        link_changes.set_links(self.deployment, link, fields)
+
+    def undo(self) -> None:
+        """Undo the last `set`. SessionError if there is none."""
+        link_changes.undo(self.deployment)
 
     def workload(self) -> None:
         """Start the lab's own workload: its times count from 1 s later."""

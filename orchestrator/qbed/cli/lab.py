@@ -54,6 +54,7 @@ def inspect_command(
     trust: Trust = False,
 ) -> None:
     """Show the nodes, links, addresses, queues and workloads of a lab's plan, and its parameters in effect."""
+    from qbed.network.load import of_folder
     from qbed.plan.compile import compile_lab
     from qbed.report.parameter_table import Collected, rich_table
     from qbed.report.show_plan import summary, tables
@@ -62,8 +63,9 @@ def inspect_command(
         return _inspect_profile(lab, profile, sets, seed, as_json=as_json)
     loaded = load(lab, sets)
     plan = compile_lab(loaded, seed)
+    changes = _changed_links(of_folder(lab) if lab.is_dir() else lab)
     if as_json:
-        terminal.write_stdout(json.dumps(summary(plan), indent=1) + "\n")
+        terminal.write_stdout(json.dumps(summary(plan) | ({"changes": changes} if changes else {}), indent=1) + "\n")
         return
     screen = terminal.console()
     for table in tables(plan):
@@ -71,6 +73,21 @@ def inspect_command(
     collected = Collected([])
     collected.add((), loaded, plan)
     screen.print(rich_table(collected.table()))
+    for change in changes:
+        terminal.print_line("changed by `qbed set` in {lab}: {change}".format(**change))
+
+
+def _changed_links(file: Path) -> list[dict[str, object]]:
+    """The changes of links by `qbed set` that are in effect in labs that are up from this file."""
+    from qbed.substrates import link_changes, substrates
+
+    ups = (lab for substrate in substrates() for lab in substrate.deployments() if lab.is_up())
+    return [
+        {"lab": lab.name, "time_ns": setting.time_ns, "change": link_changes.describe(setting)}
+        for lab in ups
+        if Path(lab.file) == file.resolve()
+        for setting in link_changes.current(lab.folder)
+    ]
 
 
 def _inspect_profile(lab: Path, profile: str, sets: list[str] | None, seed: int | None, *, as_json: bool) -> None:

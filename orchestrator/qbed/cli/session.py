@@ -208,7 +208,7 @@ def advance(
         ns = parse_duration(duration)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="DURATION") from None
-    terminal.print_line(f"virtual time: {_clock(find_lab(lab).advance(ns))}")
+    terminal.print_line(f"virtual time: {clock_text(find_lab(lab).advance(ns))}")
 
 
 def pace(
@@ -274,7 +274,7 @@ def ps(
         jobs = find_lab(lab).jobs()
         _table(
             [("JOB", "NODE", "SINCE", "COMMAND")]
-            + [(str(j.number), j.node, _clock(j.since_ns), j.command) for j in jobs]
+            + [(str(j.number), j.node, clock_text(j.since_ns), j.command) for j in jobs]
         )
         return
     rows = [("LAB", "KEEPER", "TIME", "RUNS", "LOST", "LATE", "PACE", "ON", "FILE")]
@@ -286,7 +286,7 @@ def ps(
             (
                 deployment.name,
                 status.keeper,
-                _clock(status.time_ns),
+                clock_text(status.time_ns),
                 status.runs,
                 lost,
                 late,
@@ -312,6 +312,6 @@ def _table(rows: Sequence[tuple[str, ...]]) -> None:
         terminal.print_line("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _clock(ns: int) -> str:
+def clock_text(ns: int) -> str:
     """The lab's time, since its epoch."""
     return f"{ns / 1e9:.9f} s"

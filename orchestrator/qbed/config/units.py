@@ -82,14 +82,28 @@ def parse_rate(value: object) -> int:
 
 def _rate_hint(value: object) -> str:
     """Return `; write 800 Mbit/s` for a rate in bytes, or in the words of tc; otherwise nothing."""
+    bps = _other_rate(value)
+    return "" if bps is None else f"; write `{format_rate(bps)}`"
+
+
+def _other_rate(value: object) -> int | None:
+    """The bits per second of a rate in bytes, or in the words of tc."""
     match = _match(_OTHER_RATE, value)
     if match is None:
-        return ""
+        return None
     bits = 8 if match[3] in ("B", "byte", "bytes") else 1
     exact = Fraction(match[1]) * bits * RATES[f"{match[2].upper()}bit/s"]
     if exact.denominator != 1 or exact > LARGEST or f"{match[2]}{match[3]}{match[4]}" in RATES:
-        return ""
-    return f"; write `{format_rate(int(exact))}`"
+        return None
+    return int(exact)
+
+
+def parse_any_rate(value: object) -> int:
+    """Convert a rate to bits per second; tc's words (`20mbit`) and bytes (`100 MB/s`) too, as a terminal's user types
+    them.
+    """
+    bps = _other_rate(value)
+    return parse_rate(value) if bps is None else bps
 
 
 def parse_packets(value: object) -> int:

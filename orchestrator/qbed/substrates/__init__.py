@@ -22,7 +22,7 @@ from qbed.base.errors import QbedError, nearest
 from qbed.base.json_files import Row
 
 if TYPE_CHECKING:
-    from qbed.plan.model import Plan
+    from qbed.plan.model import LinkChange, LinkEvent, Plan
 
 DEFAULT = "virtual"
 """The substrate that needs nothing but this project's own set-up."""
@@ -199,6 +199,9 @@ class Deployment(Protocol):
 
     def set_pace(self, pace: Pace) -> None:
         """Set how virtual time advances while a command runs. `SessionError` on the wall clock."""
+
+    def change_links(self, links: list[LinkChange], states: list[LinkEvent]) -> None:
+        """Change the settings of link ends now, and take links down or up. `SessionError` if that fails."""
 
     def samples(self, plan: Plan) -> Samples:
         """Its samples so far."""

@@ -7,10 +7,11 @@ import base64
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from qbed.plan.model import LinkChange, LinkEvent
 from qbed.substrates import SessionError, Terminal
 from qbed.substrates.lines import Message, encode
 
@@ -36,6 +37,12 @@ def input_message(keys: bytes) -> Message:
 def resize_message(terminal: Terminal) -> Message:
     """The command that sets the size of a program's terminal."""
     return {"command": "resize", "id": 1, "rows": terminal.rows, "columns": terminal.columns}
+
+
+def change_message(links: Sequence[LinkChange], states: Sequence[LinkEvent]) -> Message:
+    """The command that changes links."""
+    changed = {"links": [link.plain() for link in links], "states": [state.plain() for state in states]}
+    return {"command": "change", "id": 1, **changed}
 
 
 class LineConnection:

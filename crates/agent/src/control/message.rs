@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages of the control channel: commands from the host, events to it.
 
+use crate::plan::{LinkChange, LinkEvent};
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine};
 use serde::de::Error;
@@ -53,7 +54,7 @@ pub enum Event {
     },
 }
 
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase")]
 pub enum Command {
     Exec(ExecRequest),
@@ -70,6 +71,14 @@ pub enum Command {
         id: u64,
         #[serde(default)]
         base_ns: Option<u64>,
+    },
+    /// Changes links at once: their transmitters' settings, and whether they are up.
+    Change {
+        id: u64,
+        #[serde(default)]
+        links: Vec<LinkChange>,
+        #[serde(default)]
+        states: Vec<LinkEvent>,
     },
     /// Input for a program's terminal.
     Input {
@@ -163,6 +172,12 @@ mod tests {
         let resize = r#"{"command": "resize", "id": 3, "rows": 24, "columns": 80}"#;
         let size = TerminalSize { rows: 24, columns: 80 };
         assert_eq!(serde_json::from_str::<Command>(resize).unwrap(), Command::Resize { id: 3, size });
+        let change = r#"{"command": "change", "id": 4, "links": [{"link": 2, "end": "b", "loss": 0.5}]}"#;
+        let Command::Change { links, states, .. } = serde_json::from_str(change).unwrap() else {
+            panic!("not change")
+        };
+        assert_eq!((links[0].link, links[0].loss, links[0].rate_bps), (2, Some(0.5), None));
+        assert!(states.is_empty());
         let advance = serde_json::from_str::<Command>(r#"{"command": "advance", "id": 2, "ns": 5}"#).unwrap();
         assert_eq!(advance, Command::Advance { id: 2, ns: 5, until: Vec::new() });
     }

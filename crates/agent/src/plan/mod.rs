@@ -334,7 +334,7 @@ pub enum ChangeKind {
 }
 
 /// New settings of the transmitter at one end of a link. None: unchanged.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChange {
     pub link: usize,
@@ -403,7 +403,7 @@ pub struct Window {
 }
 
 /// Takes both ends of a link down or up.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkEvent {
     pub at_ns: u64,

@@ -7,6 +7,7 @@ pub mod wall_clock;
 use crate::control::message::{Event, ExecRequest};
 use crate::engine::Engine;
 use crate::failure::Result;
+use crate::plan::{LinkChange, LinkEvent};
 use crate::programs::exec::EXIT_NOT_STARTED;
 use crate::transport::LEAD_TIME_NS;
 
@@ -20,6 +21,14 @@ fn start_workloads(engine: &mut Engine<'_>, base_ns: Option<u64>) {
 fn acknowledge(engine: &mut Engine<'_>, id: u64) -> Result<()> {
     let time_ns = engine.world.now_since_epoch();
     engine.send(&Event::Exit { id, code: 0, time_ns })
+}
+
+/// Changes links. If that fails, sends the error as output and exit.
+fn change(engine: &mut Engine<'_>, id: u64, links: Vec<LinkChange>, states: &[LinkEvent]) -> Result<()> {
+    match engine.change_links(links, states) {
+        Ok(()) => acknowledge(engine, id),
+        Err(error) => engine.send(&Event::Error { error: error.to_string() }),
+    }
 }
 
 /// Starts a program. If that fails, sends the error as its output and exit. Returns whether it runs.

@@ -4,7 +4,7 @@
 use crate::control::message::{Command, Event};
 use crate::engine::Engine;
 use crate::failure::{Failure, Result};
-use crate::serve::{acknowledge, start, start_workloads, ALREADY_STARTED};
+use crate::serve::{acknowledge, change, start, start_workloads, ALREADY_STARTED};
 
 /// Executes commands until `stop`.
 pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
@@ -22,6 +22,7 @@ pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
             Ok(Command::Background(program)) => {
                 start(engine, &program)?;
             }
+            Ok(Command::Change { id, links, states }) => change(engine, id, links, &states)?,
             Ok(Command::Input { id, data }) => engine.children.write_input(id, &data),
             Ok(Command::Resize { id, size }) => engine.children.resize(id, size),
             Ok(Command::End { .. }) => {

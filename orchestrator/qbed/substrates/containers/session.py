@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qbed.base.errors import QbedError, nearest
-from qbed.plan.model import Plan
+from qbed.plan.model import LinkChange, LinkEvent, Plan
 from qbed.substrates import Job, Pace, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
 from qbed.substrates.containers import NAME, bmv2, jobs
 from qbed.substrates.containers.cell import deployed, origin_for, ready_until, remove_leftovers
@@ -32,6 +32,7 @@ from qbed.substrates.containers.placement import Placement
 from qbed.substrates.lines import Message
 from qbed.substrates.sessions import (
     LineConnection,
+    change_message,
     command,
     connect,
     input_message,
@@ -189,10 +190,14 @@ class ContainerDeployment:
         """Start the workload of every node at one instant of the machine's clock."""
         plan = Plan.loads((self.folder / "plan.json").read_bytes())
         base_ns = plan.epoch_ns + self._since_ns() + WORKLOAD_AHEAD_NS
+        self._tell_nodes({"command": "workloads", "base_ns": base_ns})
+
+    def _tell_nodes(self, message: Message) -> None:
+        """Send a message to every node, and wait until each has done what it says."""
         for node in self.record.nodes:
             with self._connect(node) as conversation:
                 conversation.set_timeout(ANSWER_S)
-                conversation.send({"command": "workloads", "id": 1, "base_ns": base_ns})
+                conversation.send(message | {"id": 1})
                 try:
                     next(answer for answer in conversation.events() if answer.get("event") == "exit")
                 except TimeoutError:
@@ -217,6 +222,11 @@ class ContainerDeployment:
 
     def _no_virtual_time(self) -> SessionError:
         return SessionError(f"{self.name} is in containers: its time passes by itself")
+
+    def change_links(self, links: list[LinkChange], states: list[LinkEvent]) -> None:
+        if self.record.kind == "cell":
+            raise SessionError(f"{self.name} is a cell of `qbed run`: `events` of its lab file change its links")
+        self._tell_nodes(change_message(links, states))
 
     def samples(self, plan: Plan) -> Samples:
         return samples(self.folder, plan)

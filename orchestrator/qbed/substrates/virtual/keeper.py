@@ -131,7 +131,7 @@ class Keeper:
                     client.send({"event": "exit", "code": 0, "time_ns": self._time_ns})
                 case "jobs":
                     client.send({"event": "jobs", "jobs": self._jobs()})
-                case "exec" | "background" | "advance" | "workload" | "end" | "input" | "resize":
+                case "exec" | "background" | "advance" | "workload" | "change" | "end" | "input" | "resize":
                     self._requests.append((client, message))
                 case other:
                     client.send({"event": "error", "error": f"unknown command {other}"})
@@ -213,6 +213,9 @@ class Keeper:
         if message["command"] == "workload":
             self._running[number] = Running(client, "the workload", self._time_ns)
             return self._guest.send({"command": "workloads", "id": number})
+        if message["command"] == "change":
+            self._running[number] = Running(client, "a change of links", self._time_ns, listens=True)
+            return self._guest.send(message | {"id": number})
         foreground = message["command"] == "exec"
         listens = bool(message.pop("listens", False))
         what = f"{message['node']}: {' '.join(message['argv'])}"

@@ -22,12 +22,13 @@ from pathlib import Path
 
 from qbed.base.errors import nearest
 from qbed.base.json_files import read_json
-from qbed.plan.model import Plan
+from qbed.plan.model import LinkChange, LinkEvent, Plan
 from qbed.substrates import Job, Limits, Pace, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
 from qbed.substrates.command_line import VIRTUAL_EPOCH_NS
 from qbed.substrates.lines import Message
 from qbed.substrates.sessions import (
     LineConnection,
+    change_message,
     command,
     connect,
     input_message,
@@ -178,6 +179,11 @@ class Session:
         with self._connect() as conversation:
             conversation.send({"command": "pace", "pace": pace})
             next(conversation.events())
+
+    def change_links(self, links: list[LinkChange], states: list[LinkEvent]) -> None:
+        with self._connect() as conversation:
+            conversation.send(change_message(links, states))
+            next(answer for answer in conversation.events() if answer.get("event") == "exit")
 
     def samples(self, plan: Plan) -> Samples:
         return samples(self.folder, plan)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed set`: settings of links are read from text, and undone to what was before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qbed.network.load import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import LinkChange, LinkEvent, Plan
+from qbed.substrates import SessionError
+from qbed.substrates.link_changes import RECORD, LinkSetting, current, parse_setting, undoing
+
+LAB = """
+name: links
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 100 us}}
+workload: []
+duration: 1 s
+"""
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    file = tmp_path_factory.mktemp("lab") / "lab.yml"
+    file.write_text(LAB)
+    return compile_lab(load_lab(file))
+
+
+def link(plan: Plan, name: str) -> int:
+    return [link.name for link in plan.links].index(name)
+
+
+def test_units_are_those_of_lab_files_and_of_tc(plan: Plan) -> None:
+    s1s2 = link(plan, "s1-s2")
+    setting = parse_setting(plan, "s1-s2", {"rate": "20mbit", "delay": "5ms", "loss": "1%", "state": "down"}, 7)
+    values = {"rate_bps": 20_000_000, "delay_ns": 5_000_000, "loss": 0.01}
+    assert setting.links == [LinkChange(link=s1s2, end=end, **values) for end in ("a", "b")]  # type: ignore[arg-type]
+    assert setting.states == [LinkEvent(at_ns=0, link=s1s2, state="down")]
+    assert parse_setting(plan, "s1-s2", {"rate": "3 MB/s"}).links[0].rate_bps == 24_000_000
+    assert parse_setting(plan, "s1-s2", {"loss": "0.25"}).links[0].loss == 0.25
+    assert parse_setting(plan, "s1-s2", {"state": "up"}).links == []
+
+
+def test_a_direction_has_one_end_and_a_glob_has_those_of_each_link(plan: Plan) -> None:
+    one = parse_setting(plan, "s2>s1", {"loss": "1%"})
+    assert [(change.link, change.end) for change in one.links] == [(link(plan, "s1-s2"), "b")]
+    ends = [(change.link, change.end) for change in parse_setting(plan, "h*>s1", {"loss": "1%"}).links]
+    assert ends == [(link(plan, "h1-s1"), "a"), (link(plan, "h2-s1"), "a")]
+    assert len(parse_setting(plan, "h*", {"loss": "1%"}).links) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("s1-s3", {"loss": "1%"}, "no link is called `s1-s3`; did you mean `s1-s2`"),
+        ("s1>s3", {"loss": "1%"}, "no link leads `s1>s3`; did you mean `s1>s2`"),
+        ("s1-s2", {"rat": "1 Gbit/s"}, "`rat`: expected rate, delay, loss or state; did you mean `rate`"),
+        ("s1-s2", {"rate": "0 bit/s"}, "expected at least 1 bit/s"),
+        ("s1-s2", {"rate": "fast"}, "expected a rate such as `10 Gbit/s`, got `fast`"),
+        ("s1-s2", {"delay": f"{2**60} ns"}, "`delay`: expected at most"),
+        ("s1-s2", {"loss": "2"}, "expected a fraction from 0 to 1"),
+        ("s1-s2", {"loss": "nan"}, "expected a fraction from 0 to 1"),
+        ("s1-s2", {"state": "off"}, "`state`: expected up or down, not off"),
+        ("s1>s2", {"state": "down"}, "`state` is of a whole link, not of the direction s1>s2"),
+        ("s1-s2", {}, "expected settings such as"),
+    ],
+)
+def test_invalid_settings_are_refused(plan: Plan, name: str, fields: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_setting(plan, name, fields)
+
+
+def test_undoing_restores_earlier_changes_and_then_the_plan(plan: Plan) -> None:
+    texts = [("s1-s2", {"rate": "20mbit"}), ("s1>s2", {"rate": "5mbit", "loss": "1%"}), ("s1-s2", {"state": "down"})]
+    settings: list[LinkSetting] = [parse_setting(plan, name, fields) for name, fields in texts]
+    s1s2 = link(plan, "s1-s2")
+    assert undoing(plan, settings) == ([], [LinkEvent(at_ns=0, link=s1s2, state="up")])
+    second = [LinkChange(link=s1s2, end="a", rate_bps=20_000_000, loss=0.0)]
+    assert undoing(plan, settings[:2]) == (second, [])
+    first = [LinkChange(link=s1s2, end=end, rate_bps=1_000_000_000) for end in ("a", "b")]  # type: ignore[arg-type]
+    assert undoing(plan, settings[:1]) == (first, [])
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '[{"time_ns": 1}]', "[" * 10_000])
+def test_a_damaged_record_is_named(tmp_path: Path, content: str) -> None:
+    assert current(tmp_path) == []
+    (tmp_path / RECORD).write_text(content)
+    with pytest.raises(SessionError, match=f"{RECORD} cannot be read"):
+        current(tmp_path)
