@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write it.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write it.")] = Path(),
 ) -> None:
     """Write a repository for labs, schemes and congestion controls: examples of each that run, tests, and a workflow
     for CI. Existing files are kept.
