@@ -19,8 +19,9 @@ import pytest
 from qbed.live.exporter import deliver
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "orchestrator" / "tests"))
-from dashboards import dashboards, panels_without_rows, select
 from influx import Server, served
+
+from dashboards import dashboards, panels_without_rows, select
 
 ROOT = Path(__file__).parents[2]
 LABS = sorted(path.parent.name for path in ROOT.glob("labs/*/lab.yml"))

@@ -15,9 +15,7 @@ from qbed.base.errors import QbedError
 from qbed.base.json_files import read_json, write_json
 
 VERSION = 1
-NEXT_STEP = (
-    "The first record that differs: run the commit of the lock with --out BEFORE, then `qbed diff BEFORE THIS_RUN`."
-)
+NEXT_STEP = "To see the first difference: run the lock's commit with --out BEFORE, then `qbed diff BEFORE THIS_RUN`."
 """What to do when traces differ."""
 _NO_PROFILE = ""
 """The name of a run without a profile."""
