@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of docs/congestion.md add a congestion control to a copy of the checkout, and run it in a lab."""
+"""The commands of docs/congestion.md add a congestion control to a copy of the checkout, and run it in a lab.
+
+A rate controller of `qbed controller new` does the same (docs/schemes.md).
+"""
 
 from __future__ import annotations
 
@@ -77,3 +80,39 @@ def test_a_changed_parameter_is_checked_and_reaches_the_module(checkout: Path) -
     assert done.returncode == 0, done.stdout + done.stderr
     (floor,) = duckdb.sql(f"SELECT fct_ns FROM '{checkout}/runs/floor/flows.parquet'").fetchall()
     assert floor[0] != completion_times(checkout, "mine")["half"][0][0]
+
+
+RATES = """
+name: rates
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: droptail, buffer: 64 KB}}
+hosts: {default: {controller: {name: aimd, step: 20 Mbit/s}}}
+workload: [flow: {from: h1, to: h3, size: 2 MB, transport: rate}]
+duration: 1 s
+"""
+
+
+def test_a_new_rate_controller_runs_and_its_rule_can_be_changed(checkout: Path) -> None:
+    done = qbed(checkout, "controller", "new", "paced")
+    assert done.returncode == 0 and "`controller: {name: paced}`" in done.stdout, done.stderr
+    (checkout / "runs" / "rates").mkdir()
+    (checkout / "runs" / "rates" / "lab.yml").write_text(RATES)
+
+    def completion_ns(controller: str, out: str) -> int:
+        ran = qbed(
+            checkout,
+            *("run", "runs/rates/lab.yml", "--set", f"hosts.default.controller.name={controller}"),
+            *("--out", f"runs/{out}", "--no-images"),
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        (found,) = duckdb.sql(f"SELECT fct_ns FROM '{checkout}/runs/{out}/flows.parquet'").fetchall()
+        return int(found[0])
+
+    aimd = completion_ns("aimd", "rates-aimd")
+    assert completion_ns("paced", "rates-copy") == aimd
+    rule = checkout / "schemes" / "paced" / "host" / "paced.h"
+    text = rule.read_text()
+    assert "vars->rate_bps += p->step_bps;" in text
+    rule.write_text(text.replace("vars->rate_bps += p->step_bps;", "vars->rate_bps += 2 * p->step_bps;"))
+    assert completion_ns("paced", "rates-twice") < aimd

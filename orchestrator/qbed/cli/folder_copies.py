@@ -15,20 +15,21 @@ from qbed.base.locations import MARKER, checkout, congestion_folder, repository,
 LARGEST = 1 << 20
 
 
-def copy_folder(like: Path, place: Path, parts: Sequence[str], readme: str) -> Path:
-    """Write the folder `place` under its name, with the files of `like` that the globs of `parts` match; nothing is
-    overwritten.
+def copy_folder(like: Path, place: Path, parts: Sequence[str], readme: str, word: str | None = None) -> Path:
+    """Write the folder `place`, with the files of `like` that the globs of `parts` match; nothing is overwritten.
+
+    The name of `place` replaces `word`, by default the name of `like`, in texts and file names.
     """
-    name = place.name
+    word, name = word or like.name, place.name
     if place.exists() or place.is_symlink():
         raise LabError([f"{place} exists already; choose another name"])
     beside = place.with_name(f".{name}.new")
     shutil.rmtree(beside, ignore_errors=True)
     for file in sorted(file for part in parts for file in like.glob(part)):
-        written = beside / renamed(str(file.relative_to(like)), like.name, name)
+        written = beside / renamed(str(file.relative_to(like)), word, name)
         written.parent.mkdir(parents=True, exist_ok=True)
-        written.write_text(renamed(read_bytes(file, LARGEST).decode(), like.name, name))
-    (beside / "README.md").write_text(readme.format(name=name, like=like.name))
+        written.write_text(renamed(read_bytes(file, LARGEST).decode(), word, name))
+    (beside / "README.md").write_text(readme.format(name=name, like=word))
     beside.rename(place)
     return place
 

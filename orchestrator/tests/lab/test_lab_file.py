@@ -133,7 +133,7 @@ BAD_RATE = [
     ("rate: 1 Gbit/s", "unit: ns", "lab.yml:8:57: hosts.default.controller.unit: expected `packets`, `bytes` or `time`, got `ns`"),
     ("reflect: 2.5 %", "reflect: 2", "lab.yml:8:77: hosts.default.reflect: expected a fraction from 0 to 1 or a percentage such as `1 %`, got `2`"),
     ("transport: rate", "transport: rat", "lab.yml:10:53: workload[0].flow.transport: expected `tcp` or `rate`, got `rat`"),
-    ("name: fixed, ", "", "lab.yml:10:53: workload[0].flow.transport: the sender `h1` has no controller: expected one, for example `hosts: {default: {controller: extent}}`"),
+    ("name: fixed, ", "", "lab.yml:10:53: workload[0].flow.transport: the sender `h1` has no controller: expected one, for example `hosts: {default: {controller: aimd}}`"),
     ("delay: 5 us", "mtu: 100 B", "lab.yml:10:53: workload[0].flow.transport: its packets have 116 bytes of headers, which do not fit an MTU of 100 bytes"),
 ]  # fmt: skip
 
@@ -154,7 +154,7 @@ NO_USE_FOR_RATES = [
     ("transport: rate", "transport: rate, tcp: bbr", "lab.yml:10:64: workload[0].flow.tcp: the transport `rate` has no congestion control of TCP: not used; expected a host's `controller`"),
     ("transport: rate", "transport: rate, connect: before", "lab.yml:10:68: workload[0].flow.connect: the transport `rate` has no handshake: not used; expected no `connect`, or `transport: tcp`"),
     ("rate: 1 Gbit/s", "bits: 4", "lab.yml:8:57: hosts.default.controller.bits: its flows request no signal from switches: not used; expected a `signal` beside it, such as `max`"),
-    ("rate: 1 Gbit/s", "step: 3 Mbit/s", "lab.yml:8:57: hosts.default.controller.step: the controller `fixed` has no parameter `step`: not used; expected a controller that has it (`extent`, `reaction_point`)"),
+    ("rate: 1 Gbit/s", "step: 3 Mbit/s", "lab.yml:8:57: hosts.default.controller.step: the controller `fixed` has no parameter `step`: not used; expected a controller that has it (`aimd`, `extent`, `reaction_point`)"),
     ("controller: {name: fixed, rate: 1 Gbit/s}", "reflect: 1 %}\n  h1: {controller: {name: fixed}}\n  h2: {controller: {rate: 1 Gbit/s}", "lab.yml:10:27: hosts.h2.controller.rate: there is no controller: not used; expected a `name` beside it"),
 ]  # fmt: skip
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed scheme new` and `qbed congestion new`: what they write, and the names that they refuse.
+"""`qbed scheme new`, `qbed controller new` and `qbed congestion new`: what they write, and the names that they refuse.
 
 tests/e2e/test_new_scheme.py and test_new_congestion.py build and run it.
 """
@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from qbed.base.locations import congestion_folder, schemes_folder
 from qbed.cli import load_commands
+from qbed.schemes.declaration import controllers, load_controller
 
 
 @pytest.fixture
@@ -60,6 +61,32 @@ def test_names_that_are_none_or_taken(schemes: Path, name: str, message: str) ->
 def test_nothing_is_overwritten(schemes: Path) -> None:
     new("mine")
     assert "such a qdisc already" in new("mine") or "exists already" in new("mine")
+
+
+def test_a_controller_is_aimd_under_another_name(schemes: Path) -> None:
+    assert "`controller: {name: my_own}`" in new("my_own", "controller")
+    place = schemes / "my_own"
+    files = sorted(str(path.relative_to(place)) for path in place.rglob("*.*"))
+    assert files == [
+        *("README.md", "host/my_own.h", "host/my_own.yml"),
+        *("tests/my_own.rates", "tests/test_my_own_rate.c"),
+    ]
+    assert "aimd" not in "".join((place / file).read_text().lower() for file in files[1:])
+    assert load_controller(place / "host" / "my_own.yml").title == controllers()["aimd"].title
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("timely", "there is such a controller already"),
+        ("ecn", "exists already"),
+        ("Mine", "expected a controller's name: up to 12 of a-z, 0-9 and `_`"),
+        ("../mine", "expected a controller's name"),
+    ],
+)
+def test_names_of_controllers_that_are_none_or_taken(schemes: Path, name: str, message: str) -> None:
+    before = sorted(schemes.iterdir())
+    assert message in new(name, "controller") and sorted(schemes.iterdir()) == before
 
 
 @pytest.fixture

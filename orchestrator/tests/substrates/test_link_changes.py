@@ -80,7 +80,7 @@ def test_undoing_restores_earlier_changes_and_then_the_plan(plan: Plan) -> None:
     assert undoing(plan, settings) == ([], [LinkEvent(at_ns=0, link=s1s2, state="up")])
     second = [LinkChange(link=s1s2, end="a", rate_bps=20_000_000, loss=0.0)]
     assert undoing(plan, settings[:2]) == (second, [])
-    first = [LinkChange(link=s1s2, end=end, rate_bps=1_000_000_000) for end in ("a", "b")]  # type: ignore[arg-type]
+    first = [LinkChange(link=s1s2, end=end, rate_bps=1_000_000_000) for end in ("a", "b")]
     assert undoing(plan, settings[:1]) == (first, [])
 
 
