@@ -104,6 +104,31 @@ def test_new_folders_are_in_the_repository(root: Path) -> None:
     subprocess.run(["rm", "-r", root / "congestion" / "other"], check=True)
 
 
+RATE_LAB = """\
+name: rate
+topology: {star: {hosts: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: my_ecn}}
+hosts: {default: {controller: {name: CONTROLLER}}}
+workload: [{flow: {from: h1, to: h2, size: 1 MB, transport: rate}}]
+duration: 50 ms
+"""
+
+
+def test_a_controller_of_the_repository_is_in_the_guest(root: Path) -> None:
+    """A copy of a controller sends as the original does."""
+    done = call(root, "controller", "new", "slow")
+    assert done.returncode == 0 and (root / "schemes" / "slow" / "host" / "slow.h").is_file(), done.stderr
+    times = []
+    for name in ("aimd", "slow"):
+        (root / "rate.yml").write_text(RATE_LAB.replace("CONTROLLER", name))
+        done = call(root, "run", "rate.yml", "--out", f"runs/{name}", "--no-images")
+        assert done.returncode == 0, done.stderr
+        times.append(duckdb.sql(f"SELECT fct_ns FROM '{root}/runs/{name}/flows.parquet'").fetchall())
+    assert times[0] == times[1] and times[0][0][0] > 8_000_000
+    subprocess.run(["rm", "-r", root / "schemes" / "slow", root / "rate.yml"], check=True)
+
+
 def test_nothing_is_overwritten(root: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     again = call(root, "init")
