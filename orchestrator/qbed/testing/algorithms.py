@@ -26,14 +26,14 @@ def run_algorithm_test(file: Path) -> None:
     those of `kernel/include`.
     """
     kernel = sources_folder() / "kernel"
-    own = file.resolve().parents[1]
+    folder = file.resolve().parents[1]
     with tempfile.TemporaryDirectory(prefix="qbed-test-") as name:
         work = Path(name)
         for path, text in generated("kernel").items():
             (work / path).parent.mkdir(parents=True, exist_ok=True)
             (work / path).write_text(text)
-        folders = (kernel / "tests", kernel / "include", kernel / "include/uapi", own / "kernel", work / own.name)
-        options = [f"-I{folder}" for folder in folders]
+        folders = (kernel / "tests", kernel / "include", kernel / "include/uapi", folder / "kernel", work / folder.name)
+        options = [f"-I{path}" for path in folders]
         _run([os.environ.get("CC", "cc"), *_FLAGS, *options, "-o", str(work / "test"), str(file)])
         _run([str(work / "test")])
 
