@@ -49,9 +49,9 @@ def record(folder: Path, run: Run, figures: Iterable[str], prefix: str) -> Recor
         raise ValueError(f"{folder} has no figure {min(missing)}")
     titles = {drawing.name: drawing.title for drawing in drawings}
     renamed = [replace(drawing, name=f"{prefix}-{drawing.name}") for drawing in drawings]
-    _, problems = draw_images(PICTURES, renamed, STYLE, ["png"], lambda _: None)
-    if problems:
-        raise ValueError(problems[0])
+    files = draw_images(PICTURES, renamed, STYLE, ["png"], lambda _: None)
+    if files.problems:
+        raise ValueError(files.problems[0])
     return Record(
         command=run.command,
         commit=provenance["commit"],

@@ -103,5 +103,17 @@ def test_figures_for_a_paper_have_its_width_and_font_size(run: Path) -> None:
 def test_equal_figures_are_equal_files(run: Path) -> None:
     before = {path: path.read_bytes() for path in (run / "figures").glob("*.*")}
     assert len(before) == 15
+    (run / "images.json").unlink()  # or they would be kept
     assert qbed("report", str(run)).returncode == 0
     assert [path.name for path, content in before.items() if path.read_bytes() != content] == []
+
+
+def test_a_changed_figure_is_rendered_and_the_others_are_kept(run: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (run / "figures").glob("*.*")}
+    campaign = run.parent / "campaign.yml"
+    campaign.write_text(campaign.read_text().replace("avg(max_bytes) AS y", "2 * avg(max_bytes) AS y"))
+    done = qbed("run", str(run.parent), "--out", str(run))
+    assert done.returncode == 0, done.stderr
+    assert "images of figures: 3 rendered, 12 kept (unchanged)" in done.stderr
+    changed = {path.name for path, when in before.items() if path.stat().st_mtime_ns != when}
+    assert changed == {"tails.png", "tails.svg", "tails.pdf"}

@@ -22,7 +22,8 @@ import pytest
 from qbed import cli
 from qbed.base.errors import LabError, QbedError
 from qbed.campaign.claim import Claim
-from qbed.campaign.file import Figure, load_campaign
+from qbed.campaign.figure import Figure
+from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import Matrix, build_matrix
 from qbed.claims import sql
 from qbed.claims.samples import SampleError, answer

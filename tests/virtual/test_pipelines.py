@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from qbed.base.locations import schemes_folder
+from qbed.base.locations import labs_folder, schemes_folder
 from qbed.substrates import CellError
-from qbed.testing import CellOutput, store_tables, write_plan
+from qbed.testing import CellOutput, run_lab, store_tables, write_plan
 
 from qbed_testing.pcap import Packet, read_pcap
 from qbed_testing.running import RunningLab
@@ -58,6 +58,28 @@ def test_a_p4_switch_forwards_and_accounts_for_every_packet(
     assert sum(dict(switch["drops"]).values()) == 4 * joins
     assert counted.shell["received"] == counted.totals["ingress"] == forwarded + 2 * joins
     assert sum(counted.counters["forwarding_drops"].values()) == sum(counted.drops.values()) == 2 * joins
+    drops = {row["index"]: row for row in table("p4_arrays") if row["name"] == "forwarding_drops"}
+    assert {index: row["packets"] for index, row in drops.items()} == counted.counters["forwarding_drops"]
+    assert all(row["node"] == "s1" and row["bytes"] >= 60 * row["packets"] > 0 for row in drops.values())
+
+
+def test_counters_and_registers_of_a_program_are_rows(tmp_path: Path) -> None:
+    for file in (labs_folder() / "young-flows").glob("young.*"):
+        (tmp_path / "cell").mkdir(exist_ok=True)
+        shutil.copy(file, tmp_path / "cell")
+    slow = star("program: ./young.p4, initial: {sent: {0: 5, 1..2: 0xffffffff}}", tcp="dctcp")
+    cell = run_lab(tmp_path / "cell", slow.replace("delay: 10 us", "delay: 10 us, ends: {s1: {rate: 300 Mbit/s}}"))
+    row, table = store_tables(cell, tmp_path)
+    assert (row["status"], row["contradictions"]) == ("complete", [])
+    rows = table("p4_arrays")
+    assert {(row["node"], row["p4_program"]) for row in rows} == {("s1", "young")}
+    sent = {row["index"]: row["value"] for row in rows if row["name"] == "sent"}
+    assert {index: sent[index] for index in range(3)} == {0: 5, 1: 0xFFFFFFFF, 2: 0xFFFFFFFF}
+    assert len(sent) > 3 and 0 not in sent.values()
+    marked = [row for row in rows if row["name"] == "marked"]
+    (queue,) = [queue for queue in table("queues") if queue["port"] == "s1>h2"]
+    assert sum(row["packets"] for row in marked) == queue["marked_packets"] > 10
+    assert all(row["bytes"] > 1000 * row["packets"] and row["value"] is None for row in marked)
 
 
 def test_packets_without_a_route_or_hop_limit_are_dropped(

@@ -13,14 +13,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema, field_validator
 
 from qbed.base.errors import LabError, nearest
 from qbed.campaign.axes import Alternative, AxisEntry, FieldAxis, Part, Value, alternatives, check_axes, column_name
 from qbed.campaign.bands import METRICS, Band, parse_band
 from qbed.campaign.claim import Claim
+from qbed.campaign.figure import Figure
 from qbed.campaign.overlaps import count_fields, fields, without
 from qbed.campaign.until import Until, parse_until
 from qbed.config.messages import MAX_ERRORS, explain
@@ -45,70 +46,6 @@ Tolerated = Annotated[
     PlainValidator(parse_band),
     WithJsonSchema({"type": ["number", "string"], "examples": ["10 %", 3, "10 % or 3"]}),
 ]
-
-
-ROWS = {
-    "line": ("x", "y"),
-    "steps": ("x", "y"),
-    "bar": ("x", "y"),
-    "scatter": ("x", "y"),
-    "heatmap": ("x", "y", "z"),
-    "cdf": ("x",),
-}
-"""Required columns of the SQL, by kind of figure."""
-
-
-class Figure(Part):
-    """A figure of the report.
-
-    `line`, `steps`, `bar` and `scatter` need SQL with the columns `x` and `y`. Optional columns are `series`, for
-    several lines, and `low` and `high`, for uncertainty: a band of `line` and `steps`, whiskers of `bar` and `scatter`.
-    `heatmap` needs `x`, `y` and the colour `z`. `cdf` shows the distribution of a queue's length over time, or with SQL
-    the distribution of the values `x`, weighted by an optional column `weight`. Numbers and quantities (`128 KB`) are
-    sorted by size along an axis, other values by the campaign's axis.
-    """
-
-    kind: Literal[
-        "queue", "fct", "goodput", "drops", "marks", "slowdown", "line", "steps", "bar", "scatter", "heatmap", "cdf"
-    ]
-    """Kind of the figure."""
-    name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]*$")
-    """Name of its file. The default is the kind."""
-    title: str | None = None
-    """Title of the figure."""
-    series: str | None = None
-    """Axis of the lines and their colours. The default is the first axis."""
-    x: str | None = None
-    """Axis of the campaign on the x-axis."""
-    where: str | None = None
-    """SQL condition on the cells of the figure, such as `senders = 80`."""
-    queue: str | None = None
-    """Queue of the figure. The default is the bottleneck."""
-    sql: str | None = None
-    """DuckDB SELECT over the views of a run: the rows of `line`, `steps`, `bar`, `scatter`, `heatmap` or `cdf`."""
-    x_title: str | None = None
-    """Quantity on the x-axis, with its unit."""
-    y_title: str | None = None
-    """Quantity on the y-axis, with its unit."""
-    z_title: str | None = None
-    """Quantity shown by the colours of a `heatmap`, with its unit."""
-    stacked: bool = False
-    """Whether the bars of the series `NAME` and `NAME, PART` are stacked, in the order of the rows."""
-    log_x: bool = False
-    """Whether the x-axis is logarithmic."""
-    log_y: bool = False
-    """Whether the y-axis is logarithmic."""
-
-    @model_validator(mode="after")
-    def _rows(self) -> Figure:
-        kinds = ", ".join(f"`{kind}`" for kind in ROWS)
-        if self.sql is not None and self.kind not in ROWS:
-            raise ValueError(f"`sql` belongs to the kinds {kinds}")
-        if self.sql is None and self.kind in ROWS and self.kind != "cdf":
-            raise ValueError(f"a figure of the kind `{self.kind}` needs `sql`")
-        if self.stacked and self.kind != "bar":
-            raise ValueError("`stacked` belongs to the kind `bar`")
-        return self
 
 
 class Profile(Part):

@@ -8,7 +8,8 @@ from textwrap import fill
 from typing import get_args
 
 from qbed.campaign.bands import METRICS
-from qbed.campaign.file import ROWS, Campaign, Figure
+from qbed.campaign.figure import ROWS, Figure
+from qbed.campaign.file import Campaign
 from qbed.lab.reference import plain, sections
 from qbed.telemetry.tables import RESERVED_COLUMNS
 
@@ -54,7 +55,7 @@ is judged separately for each value of one axis ([running.md](running.md#profile
 
 **Views and figures** are SELECTs in DuckDB over the tables of the run (`cells`, `flows`, `queues`, `queue_series`,
 ...: [run-folder.md](run-folder.md#tables)). `jain_index(x)` and `interval_95(x)` are defined in addition to DuckDB's
-functions.
+functions. [figures.md](figures.md) explains figures for papers: size, axes, legend, greyscale.
 
 **Claims** are statements about a population of runs, from which the seeds are a sample. `measure` gives one number for
 each seed. The claim `holds` if the 95 % confidence interval of the `average` over seeds is inside the `bound`. It is

@@ -90,6 +90,7 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
         _write(into, "windows", [table_of_rows("windows", taps.windows.rows(), "windows.ndjson")])
     if plan.p4:
         _write(into, "switches", [table_of_rows("switches", switches.rows(plan, counters), "counters.json")])
+        _write(into, "p4_arrays", [table_of_rows("p4_arrays", switches.array_rows(plan, counters), "counters.json")])
     output = _ProgramOutput(plan, out)
     if plan.launches:
         _write(into, "program_records", batches("program_records", output.records(), PROGRAMS))
@@ -254,7 +255,15 @@ class _Flows:
         self.contradictions: list[str] = []
         self.ecn_by_pair: dict[tuple[int, int], PairEcn] = {}
         self.probed: dict[int, Row] = {}
-        names = ("flows", "flows_complete", "flows_failed", "received_bytes", "retransmits", "timeouts")
+        names = (
+            "flows",
+            "flows_complete",
+            "flows_failed",
+            "flows_unlimited",
+            "received_bytes",
+            "retransmits",
+            "timeouts",
+        )
         self.totals: dict[str, int] = dict.fromkeys(names, 0)
         self._active: tuple[int, int] | None = None
 
@@ -284,6 +293,7 @@ class _Flows:
         self.totals["flows"] += 1
         self.totals["flows_complete"] += row["status"] == "complete"
         self.totals["flows_failed"] += row["status"] == "failed"
+        self.totals["flows_unlimited"] += row["status"] == "running" and record.get("size_bytes") is None
         for name in ("received_bytes", "retransmits", "timeouts"):
             self.totals[name] += row.get(name) or 0
         begin, end = row["start_ns"], self._end_ns if row["end_ns"] is None else row["end_ns"]

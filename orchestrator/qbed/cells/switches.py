@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P4 switches: the rows of the table `switches`, and warnings about faults that make results doubtful."""
+"""P4 switches: the rows of the tables `switches` and `p4_arrays`, and warnings about faults that make results doubtful
+and about elements without a row.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +38,19 @@ def rows(plan: Plan, counters: Counters) -> Iterator[Row]:
         }
 
 
+def array_rows(plan: Plan, counters: Counters) -> Iterator[Row]:
+    """A row for each element of a program's counters and registers that is not zero."""
+    for node in plan.nodes:
+        counted = counters.switches.get(node.name)
+        if node.pipeline is None or counted is None:
+            continue
+        for array in counted.arrays:
+            common = {"node": node.name, "p4_program": node.pipeline.program, "name": array.name}
+            columns = ("index", "packets", "bytes") if array.kind == "counter" else ("index", "value")
+            for element in array.elements:
+                yield common | dict(zip(columns, element, strict=True))
+
+
 def warnings(counters: Counters) -> Iterator[str]:
     """Warnings about packets lost by a fault of a switch's program or machine, and about failed asserts."""
     for name, counted in counters.switches.items():
@@ -45,6 +60,14 @@ def warnings(counters: Counters) -> Iterator[str]:
                 yield f"switch {name} dropped {drops[reason]} packets ({reason}): {why}"
         if failed := counted.totals.get("asserts_failed", 0):
             yield f"switch {name}: asserts of its program failed {failed} times; the packets were processed further"
+        for array in counted.arrays:
+            if array.nonzero is not None and array.nonzero > len(array.elements):
+                text = f"{array.nonzero} elements of the {array.kind} {array.name} are not zero"
+                yield f"switch {name}: {text}; the table p4_arrays has the first {len(array.elements)}"
+    arrays = [(name, array) for name, counted in counters.switches.items() for array in counted.arrays]
+    unread = [f"{array.name} of {name}" for name, array in arrays if array.over_limit]
+    if unread:
+        yield f"{len(unread)} large arrays of P4 programs are not in the table p4_arrays, the first {unread[0]}"
 
 
 def _drops(counted: SwitchCounters) -> dict[str, int]:

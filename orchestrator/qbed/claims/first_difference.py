@@ -48,6 +48,7 @@ TOTALS = {
     "flow_windows": ("from_ns", "until_ns", "span", "flow"),
     "interfaces": ("link", "port", "node"),
     "switches": ("node",),
+    "p4_arrays": ("node", "name", "index"),
     "program_records": ("program", "record", "path", "element"),
 }
 """Tables without a time."""

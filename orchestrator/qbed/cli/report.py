@@ -43,7 +43,7 @@ def report(
     trust: Trust = False,
 ) -> None:
     """Write a run's report from its Parquet files."""
-    from qbed.report import Images, make_report
+    from qbed.report import Images, describe_images, make_report
     from qbed.report.images import FORMATS
     from qbed.report.style import SCREEN, paper
 
@@ -61,6 +61,8 @@ def report(
         chosen = Images(SCREEN, names)
     made = make_report(folder, images=images and chosen)
     terminal.warn(made.problems)
+    if text := describe_images(made):
+        terminal.print_status(text)
     terminal.print_line(made.images[0].parent if made.images and chosen.name else made.page)
 
 

@@ -173,6 +173,8 @@ def print_result(outcome: RunResult, console: Console, warnings: Sequence[str] =
         console.print(terminal.shorten(f"warning: {text}"), style="yellow", soft_wrap=True)
     if len(warnings) > MAX_WARNINGS:
         console.print(f"... and {len(warnings) - MAX_WARNINGS} warnings more, at the start of the run", style="yellow")
+    if outcome.images:
+        console.print(outcome.images)
     totals = outcome.totals
     bad = "".join(
         f", {count} {name}" for name, count in (("failed", totals.failed), ("invalid", totals.invalid)) if count

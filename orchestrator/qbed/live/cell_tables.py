@@ -22,7 +22,8 @@ MAX_FLOWS = 1_000
 """Limit on the flows of `totals`."""
 _QUEUE = ("port", "mean_bytes", "max_bytes", "sent_packets", "sent_bytes", "dropped_packets", "marked_packets")
 _FLOW = (
-    *("flow", "label", "src", "dst", "transport", "status", "start_ns", "end_ns", "received_bytes"),
+    *("flow", "label", "src", "dst", "transport", "status", "size_bytes", "start_ns", "end_ns"),
+    "received_bytes",
     *("fct_ns", "goodput_bps", "retransmits", "timeouts"),
 )
 

@@ -3,6 +3,6 @@
 folder alone.
 """
 
-from qbed.report.page import Images, Made, draw, make_report
+from qbed.report.page import Images, Made, describe_images, draw, make_report
 
-__all__ = ["Images", "Made", "draw", "make_report"]
+__all__ = ["Images", "Made", "describe_images", "draw", "make_report"]

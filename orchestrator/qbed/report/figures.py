@@ -12,11 +12,12 @@ import plotly.graph_objects as go
 
 from qbed.base.crash_report import describe_exception
 from qbed.campaign.axes import Value
-from qbed.campaign.file import ROWS, Figure
+from qbed.campaign.figure import ROWS, Figure
 from qbed.claims.sql import Connection, SqlRow, all_rows, one_line
 from qbed.report import user_figures
 from qbed.report.axes import AxisPositions, in_order
-from qbed.report.style import Colours, faded, new_figure
+from qbed.report.layout import LayoutError, arrange
+from qbed.report.style import Colours, bars, faded, marker, new_figure
 
 SERIES_POINTS = 1200
 CDF_POINTS = 400
@@ -80,10 +81,11 @@ class Artist:
         else:
             if drawing.figure is None:
                 drawing.missing = "this run has no data for it"
-        if drawing.figure is not None and spec.log_x:
-            drawing.figure.update_xaxes(type="log")
-        if drawing.figure is not None and spec.log_y:
-            drawing.figure.update_yaxes(type="log")
+        if drawing.figure is not None:
+            try:
+                arrange(drawing.figure, spec)
+            except LayoutError as error:
+                drawing.figure, drawing.missing = None, str(error)
         return drawing
 
     # --- axes ---
@@ -135,7 +137,15 @@ class Artist:
                 legendgroup=name,
                 showlegend=False,
             )
-            figure.add_scatter(x=times, y=means, name=name, legendgroup=name, line={"color": colour, "width": 1.8})
+            figure.add_scatter(
+                x=times,
+                y=means,
+                name=name,
+                legendgroup=name,
+                mode="lines+markers",
+                line={"color": colour, "width": 1.8, "dash": self.colours.dash(label)},
+                marker=marker(self.colours.symbol(label)),
+            )
             busy.extend(time for time, high in zip(times, highs, strict=True) if high)
         if figure is not None:
             figure.update_yaxes(rangemode="tozero")
@@ -188,7 +198,9 @@ class Artist:
                 y=shares,
                 line_shape="hv",
                 name=f"{label} ({count} flows)".strip(),
-                line={"color": self.colours[label], "width": 2.4},
+                mode="lines+markers",
+                line={"color": self.colours[label], "width": 2.4, "dash": self.colours.dash(label)},
+                marker=marker(self.colours.symbol(label)),
             )
         if smallest > 0 and largest / smallest > 30:
             figure.update_xaxes(type="log")
@@ -259,11 +271,12 @@ class Artist:
                     error_y=spread,
                     name=str(label),
                     mode="lines+markers" if places.measured else "markers",
-                    line={"color": colour, "width": 2.4},
+                    line={"color": colour, "width": 2.4, "dash": self.colours.dash(label)},
                     marker={"size": 8, "symbol": self.colours.symbol(label)},
                 )
             else:
-                figure.add_bar(x=[str(label)], y=means, error_y=spread, name=str(label), marker={"color": colour})
+                surface = bars(colour, self.colours.pattern(label))
+                figure.add_bar(x=[str(label)], y=means, error_y=spread, name=str(label), marker=surface)
                 figure.update_layout(showlegend=False)
         figure.update_yaxes(rangemode="tozero")
         return figure

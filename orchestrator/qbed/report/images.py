@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures as files: PNG, and SVG and PDF for papers. Equal figures are equal files."""
+"""Figures as files: PNG, and SVG and PDF for papers. Equal figures are equal files, and are rendered once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -16,6 +17,7 @@ import plotly.io
 
 from qbed.base.files import move
 from qbed.report.figures import Drawing
+from qbed.report.image_record import ImageRecord, key_of
 from qbed.report.style import Style, styled
 
 FORMATS = ("png", "svg", "pdf")
@@ -24,27 +26,69 @@ _UID = re.compile(rb'<defs id="defs-([0-9a-f]{6})">')
 _DATE = re.compile(rb"/(CreationDate|ModDate) \(D:\d{14}")
 
 
+@dataclass
+class ImageFiles:
+    """The files of the figures, how many of them were kept, and why the others could not be drawn."""
+
+    paths: list[Path] = field(default_factory=list)
+    kept: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
 def draw_images(
-    folder: Path, drawings: Iterable[Drawing], style: Style, formats: Sequence[str], advance: Callable[[str], None]
-) -> tuple[list[Path], list[str]]:
-    """The files, and why some could not be drawn."""
+    folder: Path,
+    drawings: Iterable[Drawing],
+    style: Style,
+    formats: Sequence[str],
+    advance: Callable[[str], None],
+    record: ImageRecord | None = None,
+) -> ImageFiles:
+    """Write the images into a folder. With a record, an image is kept if it shows the same already."""
     folder.mkdir(parents=True, exist_ok=True)
-    images: list[Path] = []
-    for drawing in drawings:
-        if drawing.figure is None:
-            continue
-        figure = styled(drawing.figure, drawing.title, style)
-        for kind in formats:
-            path = folder / f"{drawing.name}.{kind}"
-            advance(f"figures/{path.name}")
-            try:
-                image = _drawn(figure, kind, style)
-            except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
-                why = str(error).splitlines()[0] if str(error) else repr(error)
-                return images, [f"{path.name} could not be drawn: {why}"]
-            write(path, _timeless(image))
-            images.append(path)
-    return images, []
+    files = ImageFiles()
+    try:
+        for drawing in drawings:
+            if drawing.figure is not None:
+                figure = styled(drawing.figure, drawing.title, style)
+                for kind in formats:
+                    path = folder / f"{drawing.name}.{kind}"
+                    _write_image(path, figure, style, advance, record, files)
+    except _RenderError as error:
+        files.problems.append(str(error))
+    finally:
+        if record is not None:
+            record.write()
+    return files
+
+
+class _RenderError(Exception):
+    """An image could not be drawn, nor will the next ones."""
+
+
+def _write_image(
+    path: Path,
+    figure: go.Figure,
+    style: Style,
+    advance: Callable[[str], None],
+    record: ImageRecord | None,
+    files: ImageFiles,
+) -> None:
+    """Write an image, unless the file has it, and add it to `files`."""
+    kind = path.suffix[1:]
+    key = key_of(figure, kind, style)
+    if record is not None and record.is_current(path, key):
+        files.kept += 1
+    else:
+        advance(f"figures/{path.name}")
+        try:
+            image = _timeless(_drawn(figure, kind, style))
+        except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
+            why = str(error).splitlines()[0] if str(error) else repr(error)
+            raise _RenderError(f"{path.name} could not be drawn: {why}") from error
+        write(path, image)
+        if record is not None:
+            record.add(path, key, image)
+    files.paths.append(path)
 
 
 def _drawn(figure: go.Figure, kind: str, style: Style) -> bytes:
@@ -66,7 +110,7 @@ def _drawn(figure: go.Figure, kind: str, style: Style) -> bytes:
         watchdog.start()
         try:
             scale = style.sharpness if kind == "png" else 1
-            image: bytes = plotly.io.to_image(figure, kind, width=style.width, height=style.height, scale=scale)
+            image: bytes = plotly.io.to_image(figure, kind, width=style.width, height=figure.layout.height, scale=scale)
             return image
         except Exception:
             if last or not ended.is_set():

@@ -20,17 +20,19 @@ from pydantic import ValidationError
 from qbed.base.crash_report import describe_exception
 from qbed.base.json_files import Json, Row, read_json
 from qbed.campaign.axes import Value
-from qbed.campaign.file import Figure
+from qbed.campaign.figure import Figure
 from qbed.claims.compare import compared
 from qbed.claims.sql import Connection, SqlRow, one_line
 from qbed.claims.verdict import NOT_JUDGED, Verdict, read_verdicts
 from qbed.claims.views import connect
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
+from qbed.report.image_record import ImageRecord
 from qbed.report.images import FORMATS, draw_images, write
 from qbed.report.parameter_table import COLUMNS, read_parameters
 from qbed.report.strip import strip
 from qbed.report.style import SCREEN, Style
 from qbed.storage.identity import IDENTITY, StoreError
+from qbed.storage.listing import flows_text
 from qbed.storage.run_folder import RunFolder
 
 _UNITS = {
@@ -47,6 +49,8 @@ class Made:
 
     page: Path
     images: list[Path] = field(default_factory=list)
+    kept: int = 0
+    """Number of `images` that showed the same already, and were not rendered again."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -57,6 +61,12 @@ class Images:
     style: Style = SCREEN
     formats: Sequence[str] = FORMATS
     name: str = ""
+
+
+def describe_images(made: Made) -> str:
+    """The numbers of images that were rendered and kept, in words; empty if none was kept."""
+    rendered = len(made.images) - made.kept
+    return f"images of figures: {rendered} rendered, {made.kept} kept (unchanged)" if made.kept else ""
 
 
 def make_report(run: Path, *, images: bool | Images = True, advance: Callable[[str], None] = lambda _: None) -> Made:
@@ -82,8 +92,9 @@ def _make(run: Path, identity: Row, images: Images | None, advance: Callable[[st
     made.problems.extend(f"figure {drawing.name}: {drawing.missing}" for drawing in drawings if drawing.missing)
     if images is not None:
         place = run / "figures" / images.name
-        made.images, wrong = draw_images(place, drawings, images.style, images.formats, advance)
-        made.problems.extend(wrong)
+        files = draw_images(place, drawings, images.style, images.formats, advance, ImageRecord(run))
+        made.images, made.kept = files.paths, files.kept
+        made.problems.extend(files.problems)
     return made
 
 
@@ -175,16 +186,17 @@ def _provenance(file: Path) -> Row:
     return found if isinstance(found, dict) else {}
 
 
-def _figure(drawing: Drawing) -> dict[str, str | None]:
+def _figure(drawing: Drawing) -> dict[str, str | float | None]:
     data = None
     if drawing.figure is not None:
         try:
             data = Markup(str(plotly.io.to_json(drawing.figure, engine="json")).replace("<", "\\u003c"))
         except Exception as error:  # values of user-supplied SQL that are neither numbers nor text
             drawing.figure, drawing.missing = None, f"it cannot be drawn: {describe_exception(error)}"
-    subtitle = drawing.figure.layout.meta["subtitle"] if drawing.figure is not None else ""
+    meta = drawing.figure.layout.meta if drawing.figure is not None else {}
     return {
-        "name": drawing.name, "title": drawing.title, "subtitle": subtitle, "data": data, "missing": drawing.missing
+        "name": drawing.name, "title": drawing.title, "subtitle": meta.get("subtitle", ""), "data": data,
+        "height": meta.get("height"), "missing": drawing.missing,
     }  # fmt: skip
 
 
@@ -205,9 +217,11 @@ def _dicts(connection: Connection, sql: str) -> list[Row]:
 def _cells(connection: Connection, axes: list[str], colours: dict[str, str]) -> Markup:
     """All cells, those that are not complete first, as the page's script draws them: rows of texts."""
     columns = "".join(f', "{name}"' for name in axes)
+    known = {row[0] for row in connection.execute("DESCRIBE all_cells").fetchall()}
+    unlimited = "flows_unlimited" if "flows_unlimited" in known else "0"  # in a run of an earlier qbed
     found = connection.execute(
-        f"""SELECT cell{columns}, status, error, contradictions, bottleneck, flows_complete, flows, goodput_bps,
-            dropped_packets, marked_packets, retransmits, timeouts
+        f"""SELECT cell{columns}, status, error, contradictions, bottleneck, flows_complete, flows, {unlimited},
+            goodput_bps, dropped_packets, marked_packets, retransmits, timeouts
             FROM all_cells ORDER BY status = 'complete', cell"""
     )
     rows: list[list[str]] = []
@@ -219,13 +233,13 @@ def _cells(connection: Connection, axes: list[str], colours: dict[str, str]) -> 
 
 def _cell(
     start: SqlRow, error: str | None, wrong: list[str], bottleneck: str | None, done: int, flows: int,
-    goodput: float | None, *counts: int,
+    unlimited: int, goodput: float | None, *counts: int,
 ) -> list[str]:  # fmt: skip
     known = [str(value) for value in start]
     if known[-1] != "complete":
         return [*known, error or "; ".join(wrong or ())]
     rate = number(None if goodput is None else goodput / 1e6)
-    return [*known, bottleneck or "\u2013", f"{number(done)} / {number(flows)}", rate, *map(number, counts)]
+    return [*known, bottleneck or "\u2013", flows_text(done, flows, unlimited, number), rate, *map(number, counts)]
 
 
 def _queues(connection: Connection) -> list[Row]:

@@ -5,7 +5,7 @@ paper, in colour and in grey.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from textwrap import wrap
 
@@ -19,7 +19,13 @@ them apart, in an order in which neighbours are far apart.
 SHADES = "Cividis"
 """The colour scale of heat maps, with monotonic lightness."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "x", "cross", "star", "hexagon")
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+VARIANTS = ("", "-open", "-dot", "-open-dot")
+"""Variants of each symbol, for the parts of a series and for more series than symbols."""
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+PATTERNS = ("", "/", "x", "-", "\\", ".", "|", "+")
+"""Patterns of bars."""
+MAX_SYMBOLS = 8
+"""Symbols along a line that has more points."""
 INK, FAINT, GRID = "#1f2933", "#66727f", "#e6eaee"
 _FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
 _PX_PER_MM = 96 / 25.4
@@ -95,7 +101,10 @@ TEMPLATE = go.layout.Template(
 
 
 class Colours:
-    """Colours and symbols by value; values that are not known beforehand get the next free one."""
+    """Colours, symbols, dashes and patterns by value; values that are not known beforehand get the next free one.
+
+    No two of the first 100 values have both the same symbol and the same dash, so a print without colours is readable.
+    """
 
     def __init__(self, known: Iterable[object]) -> None:
         self._places: dict[str, int] = {}
@@ -108,8 +117,19 @@ class Colours:
     def __getitem__(self, value: object) -> str:
         return PALETTE[self._place(value) % len(PALETTE)]
 
-    def symbol(self, value: object) -> str:
-        return SYMBOLS[self._place(value) % len(SYMBOLS)]
+    def symbol(self, value: object, variant: int = 0) -> str:
+        round_, place = divmod(self._place(value), len(SYMBOLS))
+        return SYMBOLS[place] + VARIANTS[(variant + round_) % len(VARIANTS)]
+
+    def dash(self, value: object) -> str:
+        round_, place = divmod(self._place(value), len(SYMBOLS))
+        return DASHES[(place + round_) % len(DASHES)]
+
+    def pattern(self, value: object, used: Collection[str] = ()) -> str:
+        """The pattern of a value's bars, or the next one that is not in `used`."""
+        at = self._place(value) % len(PATTERNS)
+        patterns = PATTERNS[at:] + PATTERNS[:at]
+        return next((pattern for pattern in patterns if pattern not in used), patterns[0])
 
     def _place(self, value: object) -> int:
         return self._places.setdefault(str(value), len(self._places))
@@ -118,6 +138,17 @@ class Colours:
 def faded(colour: str, alpha: float) -> str:
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
+
+
+def marker(symbol: str, size: float = 8) -> dict[str, object]:
+    """The symbols along a line, few enough to keep it visible."""
+    return {"size": size, "symbol": symbol, "maxdisplayed": MAX_SYMBOLS}
+
+
+def bars(colour: str, pattern: str) -> dict[str, object]:
+    """The surface of bars: a colour under a pattern, in an outline."""
+    shape = {"shape": pattern, "fillmode": "overlay", "size": 7, "solidity": 0.25, "fgopacity": 0.85}
+    return {"color": colour, "pattern": shape, "line": {"color": INK, "width": 0.8}}
 
 
 def new_figure(subtitle: str, x_title: str, y_title: str) -> go.Figure:
@@ -132,6 +163,8 @@ def styled(figure: go.Figure, title: str, style: Style) -> go.Figure:
     """A copy for an image in a style, with its title where the style has one."""
     made, scale = go.Figure(figure), style.scale
     lines = style.title(title, made.layout.meta["subtitle"])
+    height = style.width * made.layout.meta["height"] if "height" in made.layout.meta else style.height
+    legend_height = 0 if made.layout.meta.get("legend", "above") != "above" else 30 if lines else 18
     texts = [
         f"<b>{text}</b>" if first else f"<span style='font-size:{size}px;color:{FAINT}'>{text}</span>"
         for text, size, first in lines
@@ -139,13 +172,13 @@ def styled(figure: go.Figure, title: str, style: Style) -> go.Figure:
     above = sum(1.3 * size for _, size, _ in lines)
     made.update_layout(
         width=style.width,
-        height=style.height,
+        height=height,
         font_size=style.font,
         legend={"font_size": style.font, "itemwidth": max(30, 30 * scale), "tracegroupgap": 0},
         margin={
             "l": 8 * scale,
             "r": (24 if style.titled else 6) * scale,
-            "t": above + 38 * scale if above else 26 * scale,
+            "t": above + (8 + legend_height) * scale,
             "b": 8 * scale,
         },
     )
@@ -155,7 +188,7 @@ def styled(figure: go.Figure, title: str, style: Style) -> go.Figure:
         made.update_layout(
             title={
                 "text": "<br>".join(texts), "font": {"size": lines[0][1]}, "x": 0.01, "xref": "container",
-                "xanchor": "left", "y": 1 - top / style.height, "yref": "container", "yanchor": "top",
+                "xanchor": "left", "y": 1 - top / height, "yref": "container", "yanchor": "top",
             }
         )  # fmt: skip
     for axis in (made.update_xaxes, made.update_yaxes):
@@ -174,7 +207,14 @@ def styled(figure: go.Figure, title: str, style: Style) -> go.Figure:
 
 def _scale(trace: BaseTraceType, scale: float) -> None:
     """Lines, symbols and whiskers in proportion to the letters."""
-    for part, names in (("line", ("width",)), ("marker", ("size",)), ("error_y", ("thickness", "width"))):
-        for name in names if part in trace else ():
-            if name in trace[part] and isinstance(trace[part][name], int | float):
-                trace[part][name] *= scale
+    for path, names in (
+        ("line", ("width",)),
+        ("marker", ("size",)),
+        ("marker.line", ("width",)),
+        ("marker.pattern", ("size",)),
+        ("error_y", ("thickness", "width")),
+    ):
+        for name in names if path in trace else ():
+            part = trace[path]
+            if name in part and isinstance(part[name], int | float):
+                part[name] *= scale

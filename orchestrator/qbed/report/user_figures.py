@@ -12,9 +12,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from qbed.campaign.axes import Value
-from qbed.campaign.file import Figure
+from qbed.campaign.figure import Figure
 from qbed.report.axes import AxisPositions, Place, in_order
-from qbed.report.style import DASHES, SHADES, Colours, faded, new_figure
+from qbed.report.style import DASHES, SHADES, Colours, bars, faded, marker, new_figure
 
 
 @dataclass(frozen=True)
@@ -70,28 +70,41 @@ def _lines(
     colours: Colours,
     labels: list[Value | None],
 ) -> None:
-    kinds: list[str] = []
-    for label in labels:
+    # A series `droptail, ns-3` has the colour of `droptail`, and a dash and a variant of the symbol for `ns-3`.
+    named = [_split("" if label is None else str(label), colours) for label in labels]
+    parts = list(dict.fromkeys(part for _, part in named))
+    for label, (first, part) in zip(labels, named, strict=True):
         series_rows = [row for row in rows if row.series == label]
         if any(isinstance(row.x, str) for row in series_rows):  # SQL has sorted the texts, if anything
             series_rows.sort(key=lambda row: places.order(row.x) if row.x is not None else -1)
-        # A series `droptail, ns-3` has the colour of `droptail`, and a dash of its own.
-        name = "" if label is None else str(label)
-        first, _, rest = name.partition(", ")
-        if first not in colours:
-            first, rest = name, ""
-        if rest not in kinds:
-            kinds.append(rest)
-        dash = DASHES[kinds.index(rest) % len(DASHES)]
-        _trace(spec, figure, series_rows, places, (name, first, dash, colours))
+        number = parts.index(part)
+        dash = DASHES[number % len(DASHES)] if len(parts) > 1 else colours.dash(first)
+        look = Look("" if label is None else str(label), first, colours[first], colours.symbol(first, number), dash)
+        _trace(spec, figure, series_rows, places, look, colours)
+
+
+def _split(name: str, colours: Colours) -> tuple[str, str]:
+    """The series of a name's colour, and the part of it that the name adds."""
+    first, _, part = name.partition(", ")
+    return (first, part) if first in colours else (name, "")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a series is drawn. `first`: the series of its colour."""
+
+    name: str
+    first: str
+    colour: str
+    symbol: str
+    dash: str
 
 
 def _trace(
-    spec: Figure, figure: go.Figure, rows: list[Row], places: AxisPositions, look: tuple[str, str, str, Colours]
+    spec: Figure, figure: go.Figure, rows: list[Row], places: AxisPositions, look: Look, colours: Colours
 ) -> None:
-    """One series. `look`: its name, the series of its colour, its dash."""
-    name, first, dash, colours = look
-    colour, symbol = colours[first], colours.symbol(first)
+    """Add one series to the figure."""
+    name, first, colour, symbol = look.name, look.first, look.colour, look.symbol
     values = [row.y for row in rows]
     lows, highs = [row.low for row in rows], [row.high for row in rows]
     common: dict[str, object] = {"name": name, "showlegend": bool(name), "legendgroup": name}
@@ -103,30 +116,26 @@ def _trace(
             common["base"] = [_top(below, x) for x in along]
         if spec.stacked:
             common["offsetgroup"] = first
-        figure.add_bar(y=values, error_y=whiskers(values, lows, highs), marker={"color": colour}, **common)
+        pattern = colours.pattern(first, {trace.marker.pattern.shape for trace in figure.data})
+        spread = whiskers(values, lows, highs)
+        figure.add_bar(y=values, error_y=spread, marker=bars(colour, pattern), **common)
         return
     common["x"] = along = [places(row.x) for row in rows]
     if spec.kind == "scatter" or not places.measured:
         spread = whiskers(values, lows, highs)
-        marker = {"size": 8, "color": colour, "symbol": symbol}
-        figure.add_scatter(y=values, error_y=spread, mode="markers", marker=marker, **common)
+        points = {"size": 8, "color": colour, "symbol": symbol}
+        figure.add_scatter(y=values, error_y=spread, mode="markers", marker=points, **common)
         return
     shape = "hv" if spec.kind == "steps" else "linear"
     band(figure, along, lows, highs, (colour, name, shape))
-    line = {"color": colour, "width": 2.4, "dash": dash, "shape": shape}
-    with_symbols = spec.kind == "line" and len(rows) <= MAX_SYMBOLS
-    mode = "lines+markers" if with_symbols else "lines"
-    figure.add_scatter(y=values, mode=mode, line=line, marker={"size": 8, "symbol": symbol}, **common)
+    line = {"color": colour, "width": 2.4, "dash": look.dash, "shape": shape}
+    figure.add_scatter(y=values, mode="lines+markers", line=line, marker=marker(symbol), **common)
 
 
 def _top(bars: Iterable[go.Bar], x: Place) -> float:
     """The top of stacked bars at a place."""
     found = (y for bar in bars for place, y in zip(bar.x, bar.y, strict=True) if place == x and y is not None)
     return float(sum(found))
-
-
-MAX_SYMBOLS = 60
-"""A line of more points is one without symbols, which would hide it."""
 
 
 def band(
@@ -179,10 +188,11 @@ def shares(
         figure.add_scatter(
             x=[min(at), *at],
             y=[0, *at.values()],
-            mode="lines",
+            mode="lines+markers",
             name="" if label is None else str(label),
             showlegend=label not in (None, ""),
-            line={"color": colours[label], "width": 2.4, "shape": "hv"},
+            line={"color": colours[label], "width": 2.4, "shape": "hv", "dash": colours.dash(label)},
+            marker=marker(colours.symbol(label)),
         )
     figure.update_yaxes(range=[0, 1.01], tickformat=".0%")
     return figure

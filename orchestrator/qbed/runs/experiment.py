@@ -115,6 +115,8 @@ class RunResult:
     problems: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     """Differences between the cells and the campaign's lock."""
+    images: str = ""
+    """The numbers of images that were rendered and kept, in words."""
 
     def failed(self, on: FailOn = "claims") -> bool:
         """Whether the run failed; a difference to the lock is always a failure.
@@ -368,7 +370,7 @@ def _run(executor: Executor, task: Task, cells: list[int], totals: Totals, scree
 def _conclude(
     experiment: Experiment, choice: Choice, totals: Totals, begun: float, screen: Screen, images: bool
 ) -> RunResult:
-    from qbed.report import make_report
+    from qbed.report import describe_images, make_report
 
     out = experiment.task.out
     screen.phase("claims")
@@ -383,7 +385,8 @@ def _conclude(
     screen.phase("report")
     made = make_report(out, images=images, advance=screen.phase)
     differences = _locked(experiment, totals, traces_of(out))
-    return RunResult(totals, verdicts, made.page, time.monotonic() - begun, made.problems, differences)
+    drawn = describe_images(made)
+    return RunResult(totals, verdicts, made.page, time.monotonic() - begun, made.problems, differences, drawn)
 
 
 def _conclude_shard(experiment: Experiment, choice: Choice, totals: Totals, begun: float) -> RunResult:

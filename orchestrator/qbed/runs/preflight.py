@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from qbed.base.errors import LabError, nearest
 from qbed.campaign.axes import column_name
 from qbed.campaign.claim import Claim
-from qbed.campaign.file import ROWS, Campaign, Figure
+from qbed.campaign.figure import ROWS, Figure
+from qbed.campaign.file import Campaign
 from qbed.campaign.matrix import Axis, Matrix
 from qbed.config.source import FieldPath, Source
 from qbed.network.load import lab_from_source, read_lab

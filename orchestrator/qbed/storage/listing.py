@@ -9,16 +9,16 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from qbed.base.json_files import Row
 from qbed.storage.checksums import DamagedError, check_merged, read_cell_record
 from qbed.storage.identity import StoreError, read_identity
 
-COUNTS = ("flows_complete", "flows", "dropped_packets", "marked_packets", "retransmits", "timeouts")
+COUNTS = ("flows_complete", "flows", "flows_unlimited", "dropped_packets", "marked_packets", "retransmits", "timeouts")
 COLUMNS = ("cell", "status", "error", "bottleneck", "goodput_bps", *COUNTS, "contradictions", "warnings")
-_SHOWN = {"goodput (Mbit/s)": 16, "flows": 13, "drops": 10, "marks": 10, "retransmits": 11, "timeouts": 8}
+_SHOWN = {"goodput (Mbit/s)": 16, "flows": 17, "drops": 10, "marks": 10, "retransmits": 11, "timeouts": 8}
 _STATUS = 8
 _NUMBERS, _NUMBER = ("cell", "goodput_bps", *COUNTS), int | float | None
 
@@ -74,6 +74,9 @@ class Listing:
         table = str(self.run / "cells.parquet")
         try:
             with duckdb.connect() as connection:
+                present = connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [table]).fetchall()
+                if "flows_unlimited" not in {row[0] for row in present}:  # a run of an earlier qbed
+                    columns = columns.replace('"flows_unlimited"', "0 AS flows_unlimited")
                 found = connection.execute(f"SELECT {columns} FROM read_parquet(?) ORDER BY cell", [table])
                 while batch := found.fetchmany(1000):
                     yield from (dict(zip(names, row, strict=True)) for row in batch)
@@ -115,10 +118,18 @@ def _numbers(row: Row) -> Iterator[str]:
     goodput = row["goodput_bps"]
     values = (
         "-" if goodput is None else f"{goodput / 1e6:.1f}",
-        "-" if row["flows"] is None else f"{row['flows_complete']} / {row['flows']}",
-        *("-" if row[name] is None else str(row[name]) for name in COUNTS[2:]),
+        "-" if row["flows"] is None else flows_text(row["flows_complete"], row["flows"], row["flows_unlimited"]),
+        *("-" if row[name] is None else str(row[name]) for name in COUNTS[3:]),
     )
     return (value.rjust(width) for value, width in zip(values, _SHOWN.values(), strict=True))
+
+
+def flows_text(complete: int, flows: int, unlimited: int | None, number: Callable[[int], str] = str) -> str:
+    """Complete flows of those with a size, and flows without a size, which run to the end: `3 / 5, 2 to end`."""
+    if not unlimited:
+        return f"{number(complete)} / {number(flows)}"
+    limited = f"{number(complete)} / {number(flows - unlimited)}, " if flows > unlimited else ""
+    return f"{limited}{number(unlimited)} to end"
 
 
 def _last(row: Row) -> str:

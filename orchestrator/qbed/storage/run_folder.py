@@ -44,7 +44,7 @@ INPUTS = "inputs"
 """The field of a cell's record with its inputs besides its plan (`qbed.substrates.Inputs`): values by name."""
 TOOLCHAIN = "toolchain"
 PARAMETERS = "parameters.json"
-RUN_FILES = ("cells", "figures", MERGED, CLAIMS, PARAMETERS, "meta.json", "report.html", "telemetry")
+RUN_FILES = ("cells", "figures", "images.json", MERGED, CLAIMS, PARAMETERS, "meta.json", "report.html", "telemetry")
 """Files and folders that a run writes besides its tables."""
 MANY_SAMPLES = 10_000_000
 """Fewer samples are read without a check against the plan, because compiling it costs more."""

@@ -81,9 +81,25 @@ class RecirculationCounters(_Record):
     queue: QueueCounters
 
 
+class ArrayState(_Record):
+    """A counter or register of a P4 program. An element is its index and value, or its index, packets and bytes.
+
+    `nonzero`: how many elements are not zero; None: the agent does not read the array, as it is too large or too wide.
+    """
+
+    kind: Literal["counter", "register"]
+    name: str
+    size: int
+    nonzero: int | None
+    elements: list[tuple[int, int, int] | tuple[int, int]]
+    over_limit: bool = False
+    """Whether the array is not read because the cell's limit was reached."""
+
+
 class SwitchCounters(_Record):
     """The counters of a P4 switch: the kernel module's (`shell`), the program's totals, drops by reason, and the
-    program's counters and registers by index. An absent number is 0.
+    program's counters and registers: by index for statistics of schemes, and all of them (`arrays`). An absent number
+    is 0.
     """
 
     shell: dict[str, int]
@@ -91,6 +107,7 @@ class SwitchCounters(_Record):
     drops: dict[str, int]
     counters: dict[str, dict[int, int]]
     registers: dict[str, dict[int, int]]
+    arrays: list[ArrayState] = Field(default_factory=list)
     recirculation: dict[int, RecirculationCounters] = Field(default_factory=dict)
     """By port number."""
 

@@ -230,6 +230,19 @@ SWITCHES = _schema(
     },
 )
 
+P4_ARRAYS = _schema(
+    "p4_arrays",
+    {
+        "node": pa.string(),
+        "p4_program": pa.string(),
+        "name": pa.string(),
+        "index": pa.int64(),
+        "packets": pa.uint64(),
+        "bytes": pa.uint64(),
+        "value": pa.uint64(),
+    },
+)
+
 EXCHANGES = _schema(
     "exchanges",
     {
@@ -297,7 +310,7 @@ _CELLS: dict[str, pa.DataType] = {
     "substrate": pa.string(),
     **_ints("dilation", "duration_ns", "end_ns"),
     "bottleneck": pa.string(),
-    **_ints("flows", "flows_complete", "flows_failed", "received_bytes", "retransmits", "timeouts"),
+    **_ints("flows", "flows_complete", "flows_failed", "flows_unlimited", "received_bytes", "retransmits", "timeouts"),
     **_ints("dropped_packets", "marked_packets", "lost_packets"),
     "goodput_bps": pa.float64(),
     "contradictions": pa.list_(pa.string()),
@@ -320,6 +333,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "routes": ROUTES,
     "interfaces": INTERFACES,
     "switches": SWITCHES,
+    "p4_arrays": P4_ARRAYS,
     "statistics": STATISTICS,
     "windows": WINDOWS,
     "queue_windows": QUEUE_WINDOWS,

@@ -13,13 +13,14 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from qbed.campaign.file import Figure, load_campaign
+from qbed.campaign.figure import Figure
+from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.cli import load_commands
 from qbed.report import page
 from qbed.report.axes import AxisPositions, in_order
 from qbed.report.figures import Artist
-from qbed.report.style import PALETTE, SCREEN, SYMBOLS, paper, styled
+from qbed.report.style import PALETTE, SCREEN, SYMBOLS, Colours, paper, styled
 from qbed.storage.axis_values import quantity_columns
 from qbed.storage.identity import StoreError, read_any_identity
 from qbed.telemetry import tables
@@ -146,6 +147,75 @@ def test_figures_for_paper_are_small_and_untitled() -> None:
     assert small.data[0].line.width < screen.data[0].line.width == figure.data[0].line.width
     long = styled(figure, "word " * 40, SCREEN)
     assert long.layout.title.text.count("<br>") >= 2 and long.layout.margin.t > screen.layout.margin.t
+
+
+SERIES = ", ".join(f"({x}, {x}, 's{number}')" for number in range(9) for x in (1, 2))
+
+
+@pytest.mark.parametrize("kind", ["line", "steps", "cdf", "scatter"])
+def test_each_series_is_known_without_its_colour(kind: str) -> None:
+    figure = drawn(rows(kind, SERIES, "x, y, series"), {"s": [f"s{number}" for number in range(9)]})
+    looks = {(trace.mode, trace.line.dash, trace.marker.symbol) for trace in figure.data}
+    assert len(looks) == len(figure.data) == 9
+    assert all("markers" in mode for mode, _, _ in looks)
+    if kind != "scatter":
+        assert len({dash for _, dash, _ in looks}) == 6
+
+
+def test_a_line_of_many_points_has_few_symbols() -> None:
+    points = ", ".join(f"({x}, {x})" for x in range(500))
+    (line,) = drawn(rows("line", points)).data
+    assert len(line.x) == 500 and line.mode == "lines+markers" and line.marker.maxdisplayed == 8
+
+
+def test_bars_have_patterns_and_so_have_their_parts() -> None:
+    found = "(1, 2, 'a'), (1, 4, 'b'), (1, 5, 'a, part'), (1, 7, 'a, rest'), (1, 7, 'b, part')"
+    bars = drawn(rows("bar", found, "x, y, series", stacked=True), {"s": ["a", "b"]}).data
+    assert len({bar.marker.pattern.shape for bar in bars}) == len(bars) == 5
+    assert all(bar.marker.line.width for bar in bars)
+
+
+def test_many_series_do_not_look_alike() -> None:
+    colours = Colours(range(100))
+    assert len({(colours.symbol(value), colours.dash(value)) for value in range(100)}) == 100
+
+
+def test_a_figure_has_the_height_and_the_legend_of_the_campaign() -> None:
+    spec = rows("line", "(1, 1, 'a'), (2, 2, 'b')", "x, y, series", height=0.3, legend="bottom-right")
+    figure = drawn(spec)
+    assert (figure.layout.legend.x, figure.layout.legend.y) == (0.99, 0.01)
+    for style in (SCREEN, paper(88, 8)):
+        made = styled(figure, "A title", style)
+        above = styled(drawn(spec.model_copy(update={"legend": None})), "A title", style)
+        assert made.layout.height == pytest.approx(0.3 * made.layout.width)
+        assert made.layout.margin.t < above.layout.margin.t
+    assert drawn(spec.model_copy(update={"legend": "none"})).layout.showlegend is False
+
+
+def test_axes_have_the_ranges_of_the_campaign() -> None:
+    layout = drawn(rows("line", "(1, 1), (2, 2)", x_range=[0, 10], y_range=[0, None])).layout
+    assert layout.xaxis.range == (0, 10) and layout.yaxis.range is None
+    assert layout.yaxis.autorangeoptions.minallowed == 0 and layout.yaxis.autorangeoptions.maxallowed is None
+    logarithmic = drawn(rows("line", "(1, 1), (2, 2)", log_y=True, y_range=[1, 1000])).layout.yaxis
+    assert logarithmic.type == "log" and logarithmic.range == (0, 3)
+    names = Artist(duckdb.connect(), {}).draw(rows("bar", "('a', 1)", x_range=[0, 1]))
+    assert names.missing == "`x_range`: the x-axis has names instead of numbers"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"x_range": [5, 5]}, r"`x_range` is empty: expected the smaller number first, got \[5, 5\]"),
+        ({"y_range": [0, 1], "log_y": True}, "`y_range` of a logarithmic axis: expected numbers above 0"),
+        ({"y_range": [0]}, "y_range"),
+        ({"x_range": [0, float("inf")]}, "finite number"),
+        ({"height": 0}, "greater than or equal to 0.1"),
+        ({"legend": "left"}, "'above', 'right', 'below'"),
+    ],
+)
+def test_an_impossible_layout_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rows("line", "(1, 2)", **fields)
 
 
 def test_a_figure_without_its_columns_is_reported() -> None:

@@ -14,7 +14,7 @@ import pytest
 from qbed.base.errors import QbedError
 from qbed.base.json_files import write_sealed
 from qbed.storage.checksums import cell_record, record_checksums
-from qbed.storage.listing import Listing, lines
+from qbed.storage.listing import Listing, flows_text, lines
 from qbed.telemetry import tables
 
 AXES: list[dict[str, Any]] = [{"name": "scheme", "values": ["droptail", "ecn"]}, {"name": "delay", "values": ["5 us"]}]
@@ -67,6 +67,25 @@ def test_the_merged_table_has_the_same_rows(run: Path) -> None:
     listing = Listing(run)
     assert list(lines(listing)) == before
     assert listing.summary() == "4 cells: 1 complete, 1 failed, 1 invalid, 1 to come"
+
+
+def test_flows_without_a_size_are_not_counted_as_incomplete(run: Path) -> None:
+    assert flows_text(2, 2, 0) == flows_text(2, 2, None) == "2 / 2"
+    assert flows_text(0, 7, 7) == "7 to end"
+    assert flows_text(3, 7, 2) == "3 / 5, 2 to end"
+    cell = run / "cells" / "000000"
+    (cell / "cell.json").unlink()
+    endless = ROWS[0] | {"flows": 7, "flows_complete": 0, "flows_unlimited": 7}
+    (cell / "cell.json").write_bytes(cell_record(cell, endless | {"delay": "5 us"}))
+    assert " ".join([*lines(Listing(run))][1].split()) == "0 droptail 1 complete 1500.0 7 to end 7 0 3 1 s1>s2"
+
+
+def test_a_table_of_an_earlier_qbed_is_listed(run: Path) -> None:
+    schema = tables.cells_schema({"scheme": "str", "delay": "str", "seed": "int"})
+    schema = schema.remove(schema.get_field_index("flows_unlimited"))
+    tables.write_table(run / "cells.parquet", schema, [pa.Table.from_pylist(ROWS, schema=schema)])
+    record_checksums(run, ["cells.parquet"])
+    assert " ".join([*lines(Listing(run))][1].split()) == "0 droptail 1 complete 1500.0 2 / 2 7 0 3 1 s1>s2"
 
 
 def test_while_a_run_has_the_lock_its_older_table_is_not_judged(run: Path) -> None:

@@ -6,6 +6,7 @@ use crate::lab::sysctls::{has_ipv6, read_proc_file};
 use crate::netlink::link::{Statistics, IFINFO, INFO_DATA};
 use crate::netlink::qdisc::{ROOT, TCA_KIND, TCMSG_LEN};
 use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
+use crate::pipeline::arrays::Budget;
 use crate::pipeline::PipelineCounters;
 use crate::plan::{End, Plan};
 use crate::results::files;
@@ -100,12 +101,16 @@ pub fn write(world: &World<'_>) -> Result<()> {
     let nodes = (0..world.plan.nodes.len()).map(|node| read(world, node, &mut text));
     let mut nodes = nodes.collect::<Result<Vec<_>>>()?;
     let mut counters = arrange(world.plan, &world.lab.interfaces, &mut nodes, world.now_since_epoch());
+    let mut budget = Budget::default();
     let in_guest = |index: &usize| world.placement.is_local(*index) && !world.placement.on_host_kernel();
     for (index, node) in world.plan.nodes.iter().enumerate().filter(|(index, _)| in_guest(index)) {
         if let Some(pipeline) = &node.pipeline {
             world.lab.namespaces.enter(index)?;
-            let program =
-                world.lab.programs.counters(pipeline).with_context(|| format!("node {}", node.name))?;
+            let program = world
+                .lab
+                .programs
+                .counters(pipeline, &mut budget)
+                .with_context(|| format!("node {}", node.name))?;
             let recirculation = pipeline.recirculation.iter().filter_map(|recirculation| {
                 let ifindex = world.lab.interfaces[index].get(&recirculation.interface)?;
                 let sent = nodes[index].ends.remove(ifindex)?.sent;

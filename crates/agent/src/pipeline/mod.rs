@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! P4 switches: reads the images of the plan's programs, loads them into the switches' kernel, and writes table entries.
 
+pub mod arrays;
 mod request;
 
+use self::arrays::{ArrayState, Budget};
 use crate::failure::{Context, Failure, Result};
 use crate::placement::Placement;
 use crate::plan::pipeline::{P4Program, Pipeline};
@@ -84,8 +86,8 @@ impl Programs {
         Ok(())
     }
 
-    /// Counters and registers of the switch in the thread's current namespace.
-    pub fn counters(&self, pipeline: &Pipeline) -> Result<PipelineCounters> {
+    /// Counters and registers of the switch in the thread's current namespace. `budget`: that of the cell.
+    pub fn counters(&self, pipeline: &Pipeline, budget: &mut Budget) -> Result<PipelineCounters> {
         let context = || format!("program {}", pipeline.program);
         let program = &self.loaded(pipeline)?.program;
         let mut device = Device::open(DEVICE).with_context(|| DEVICE.into())?;
@@ -110,12 +112,15 @@ impl Programs {
                 registers.insert(array.name.clone(), sparse(values.iter().map(|value| number_of(value))));
             }
         }
+        let arrays =
+            arrays::read(program, budget, |request| query(&mut device, request)).with_context(context)?;
         Ok(PipelineCounters {
             shell: by_name(&shell),
             totals: totals_by_name(&totals),
             drops: totals.drops,
             counters,
             registers,
+            arrays,
         })
     }
 
@@ -129,7 +134,7 @@ impl Programs {
 type Sparse = BTreeMap<String, BTreeMap<usize, u64>>;
 
 /// Counters of a switch: packet counters of the module qp4 (`shell`), packet totals of the engine, drops by reason,
-/// and the program's counters and registers.
+/// and the program's counters and registers: those of the schemes' statistics, and all of them (`arrays`).
 #[derive(Debug, Serialize)]
 pub struct PipelineCounters {
     shell: BTreeMap<&'static str, u64>,
@@ -138,6 +143,7 @@ pub struct PipelineCounters {
     drops: Vec<(String, u64)>,
     counters: Sparse,
     registers: Sparse,
+    arrays: Vec<ArrayState>,
 }
 
 fn as_map<S: serde::Serializer>(pairs: &[(String, u64)], to: S) -> std::result::Result<S::Ok, S::Error> {

@@ -21,7 +21,11 @@ export function quantile(values, share) {
 export function summary(flows, count) {
   if (!count) return 'This cell has no flows.';
   const times = flows.fct_ns.filter(value => value !== null), goodputs = flows.goodput_bps.filter(value => value !== null);
-  const parts = [`${count} flows, ${flows.status.filter(status => status === 'complete').length} complete`];
+  const unlimited = flows.status.filter((status, at) => status === 'running' && flows.size_bytes[at] === null).length;
+  const complete = flows.status.filter(status => status === 'complete').length, listed = flows.flow.length;
+  const counts = unlimited < listed || !unlimited ? [`${complete} complete`] : [];
+  if (unlimited) counts.push(`${unlimited} ran to the end (no size limit)`);
+  const parts = [`${count} flows, ${counts.join(', ')}`];
   if (count > flows.flow.length) parts[0] += ` of the first ${flows.flow.length}`;
   if (times.length) parts.push(`completion time ${time(quantile(times, 0.5), 3)} (median), ${time(quantile(times, 0.99), 3)} (99th percentile)`);
   if (goodputs.length) parts.push(`goodput ${rate(quantile(goodputs, 0.5))} (median)`);

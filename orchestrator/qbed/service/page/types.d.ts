@@ -22,7 +22,7 @@ export interface QueueTotals {
 
 export interface FlowTotals {
   flow: number[]; label: (string | null)[]; src: string[]; dst: string[]; transport: string[]; status: string[];
-  start_ns: number[]; end_ns: (number | null)[]; received_bytes: number[]; fct_ns: (number | null)[];
+  size_bytes: (number | null)[]; start_ns: number[]; end_ns: (number | null)[]; received_bytes: number[]; fct_ns: (number | null)[];
   goodput_bps: (number | null)[]; retransmits: (number | null)[]; timeouts: (number | null)[];
 }
 

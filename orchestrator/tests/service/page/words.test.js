@@ -59,10 +59,14 @@ test('the colours of depths rise evenly in lightness, also without red or green'
 test('flows are summed up', () => {
   assert.deepEqual([quantile([5, 1, 9], 0.5), quantile([1, 2, 3, 4], 0.99), quantile([], 0.5)], [5, 4, NaN]);
   const flows = {
-    flow: [0, 1], status: ['complete', 'unfinished'], fct_ns: [2e6, null], goodput_bps: [1e9, null], timeouts: [1, null],
+    flow: [0, 1], status: ['complete', 'running'], size_bytes: [100, 100], fct_ns: [2e6, null], goodput_bps: [1e9, null], timeouts: [1, null],
   };
   assert.equal(summary(flows, 2), '2 flows, 1 complete; completion time 2 ms (median), 2 ms (99th percentile); goodput 1 Gbit/s (median); timeouts: 1.');
   assert.equal(summary({...flows, flow: []}, 0), 'This cell has no flows.');
+  const mixed = summary({...flows, size_bytes: [100, null]}, 2);
+  assert.ok(mixed.startsWith('2 flows, 1 complete, 1 ran to the end (no size limit); completion time 2 ms (median)'), mixed);
+  const endless = {...flows, status: ['running', 'running'], size_bytes: [null, null], fct_ns: [null, null]};
+  assert.ok(summary(endless, 2).startsWith('2 flows, 2 ran to the end (no size limit); goodput'));
 });
 
 test('the fullest queues come first, and those that sent nothing are left out', () => {
