@@ -7,7 +7,7 @@
 # make coverage       prints the coverage of each Python package, crate and folder of C by their tests (runs/coverage)
 # make containers     gives this machine Docker, Containerlab and the images that labs in containers run on
 # make images-clean   removes the images
-# make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
+# make test-kernels  tests/virtual on the other kernel series, which it builds once a machine, and tests/kernels; part of make test
 # make fuzz SECONDS_EACH=3600  runs each fuzzer for so long (in make test: for seconds); what is found goes to runs/fuzz
 # make miri   the P4 engine and its border to the kernel's C under Miri, where rustup has a nightly toolchain (docs/p4.md)
 # make test-kills  kills a campaign 200 times at random instants (20 times in make test) and compares what comes of it
@@ -113,7 +113,7 @@ e2e: setup
 	@tools/browser
 	@tools/page-tools >/dev/null || [ $$? = 3 ]
 	$(PY) -m pytest -q tests schemes congestion --ignore tests/containers --ignore tests/images --ignore tests/playbooks \
-	    -n 2 --dist worksteal $(REPORT)
+	    --ignore tests/kernels -n 2 --dist worksteal $(REPORT)
 
 # Status 3 says that this machine cannot have Docker; the reason stands there as a skip (.ci/expected-skips).
 e2e-machines: TESTS = tests/images tests/playbooks $(REPORT)

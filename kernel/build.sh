@@ -5,6 +5,10 @@
 #
 #   kernel/build.sh             the default series (6.12)
 #   QBED_KERNEL=7.2 kernel/build.sh      another series that has a folder under kernel/patches/
+#   kernel/build.sh --patches FOLDER     with the user's FOLDER/*.patch on top, and the options of FOLDER/config.fragment if
+#                                        there is one
+#   kernel/build.sh --tree FOLDER KEY    with the user's source tree of this series instead of Debian's; KEY: its content
+#   kernel/build.sh --check --patches FOLDER      prints the same line without a build; fails if the kernel is not built
 #
 # The sources are Debian's package linux-source-SERIES: the installed one, or (for a newer series on an older Debian) one
 # fetched from Debian testing with apt's tools and keys, without changing this machine's apt sources.
@@ -16,12 +20,21 @@ root=$(dirname "$here")
 series=${QBED_KERNEL:-6.12}
 cache=${QBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/qbed}
 jobs=${QBED_JOBS:-$(($(nproc) + 1))}
+patches= user_tree= key= check=
 # Unwind tables are not used and take 5 % of the compile time.
 flags=-fno-asynchronous-unwind-tables
 
 say() { printf 'kernel: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
+while [ $# -gt 0 ]; do
+    case $1 in
+        --check) check=yes && shift ;;
+        --patches) patches=$(cd "${2:-}" && pwd) && shift 2 || die "--patches: expected a folder" ;;
+        --tree) user_tree=$(cd "${2:-}" && pwd) && key=${3:?} && shift 3 || die "--tree: expected a folder and a key" ;;
+        *) die "$1: expected --check, --patches FOLDER or --tree FOLDER KEY" ;;
+    esac
+done
 [ -d "$here/patches/$series" ] || die "no patches for kernel $series; available: $(cd "$here/patches" && echo *)"
 
 # Sets source_tar and version. The package's version identifies its content without hashing 150 MB.
@@ -50,18 +63,33 @@ fetch_source() {
     rm -rf "$work"
 }
 
+# Prints the user's files: patches in the order of their names, and options.
+user_files() { [ -z "$patches" ] || find "$patches/" -maxdepth 1 \( -name '*.patch' -o -name config.fragment \) | LC_ALL=C sort; }
+hash_of() { sha256sum | cut -c1-16; }
+
 find_source
 compiler=$(${CC:-gcc} -dumpfullversion)
 files() { "$root/tools/sources" "$1" | sed "s,^,$root/,"; }
-kernel_hash=$({ echo "$version $compiler $flags"; files kernel | xargs cat; } | sha256sum | cut -c1-16)
+stock_sources() { echo "$version $compiler $flags"; files kernel | xargs cat; }
+user_sources() { local file; user_files | while read -r file; do echo "${file##*/}"; cat "$file"; done; }
+stock_hash=$(stock_sources | hash_of)
+kernel_hash=$stock_hash
+[ -z "$patches" ] || kernel_hash=$({ stock_sources; user_sources; } | hash_of)
+if [ -n "$user_tree" ]; then
+    kernel_hash=$({ stock_sources; echo "tree $key"; } | hash_of)
+    source_version=$version
+    version=$(sed -n 's/^\(VERSION\|PATCHLEVEL\|SUBLEVEL\) = *//p' "$user_tree/Makefile" | paste -sd.)
+fi
 kernel=$cache/kernel/$series-$kernel_hash
-mkdir -p "$cache/kernel"
 print_result_and_exit() { printf '%s %s\n' "$kernel" "$version"; exit; }
 
-# One build at a time per user; a waiting one then finds the result.
 [ ! -x "$kernel/linux" ] || print_result_and_exit
+[ -z "$check" ] || exit 1
+# One build at a time per user; a waiting one then finds the result.
+mkdir -p "$cache/kernel"
 . "$root/tools/build-lock"
-build_lock "$cache/kernel/.lock" "building the kernel $series"
+build_lock "$cache/kernel/.lock" "building the kernel $series${patches:+ with $patches}"
+[ ! -x "$kernel/linux" ] || print_result_and_exit
 
 # The incomplete build, removed on any exit.
 incomplete= ticker=
@@ -70,64 +98,160 @@ trap 'exit 130' INT TERM HUP
 
 # Two thirds of the sources are drivers, architectures and file systems that User-Mode Linux does not have: only their
 # configuration files are unpacked, and empty makefiles keep make out of hundreds of folders.
+mapfile -t unused <"$here/unused-sources"
 unpack() {
-    local skip=('arch/[a-t]*/*.'{'[chS]*','dts*'} 'drivers/[ad-mo-su-z]*/*.[ch]' 'drivers/net/[ew]*/*.[ch]' 'fs/[befgjloqux]*/*.[ch]'
-        'sound/*.[ch]' 'tools/[pt]*/*' 'Documentation/*.[rty]*') folder
     tar --use-compress-program='xz --decompress --threads=0' -xf "$source_tar" -C "$1" --strip-components=1 --wildcards --anchored \
-        "${skip[@]/#/--exclude=linux-source-$series/}"
+        "${unused[@]/#/--exclude=linux-source-$series/}"
+    empty_makefiles "$1"
+}
+
+empty_makefiles() {
+    local folder
     for folder in clk firmware gpu media soc; do : >"$1/drivers/$folder/Makefile"; done
+}
+
+# Copies the user's tree, without what a build in it left.
+copy_tree() {
+    mkdir -p "$1" &&
+        tar -C "$user_tree" --wildcards --anchored "${unused[@]/#/--exclude=./}" --exclude=./.git --exclude=./.config \
+            --exclude=./include/config --exclude=./include/generated --exclude='./arch/*/include/generated' \
+            --no-anchored --exclude='*.o' --exclude='*.a' --exclude='*.ko' --exclude='.*.cmd' -cf - . | tar -x -C "$1" &&
+        empty_makefiles "$1" &&
+        add_own_patches "$1"
 }
 
 # Prints the compiler's progress from its log every 20 s, until it is killed.
 tick() {
     exec 9>&- >/dev/null
-    while sleep 20 2>/dev/null; do say "$(grep -c '^  CC ' "$1") files compiled (there are about $2)"; done
+    while sleep 20 2>/dev/null; do say "$(grep -c '^  CC ' "$1") files compiled${2:+ (there are about $2)}"; done
 }
 
-# A patch that does not apply is an error. The log names it.
+# Applies patches to a source tree. A patch that does not apply is an error. The log names it.
 apply_patches() {
-    local patch
-    for patch in "$here/patches/$series"/*.patch; do
+    local tree=$1 patch
+    shift
+    for patch in "$@"; do
         echo "applying $patch"
-        patch --batch --fuzz=0 -p1 -d "$1" <"$patch" || return
+        patch --batch --fuzz=0 --no-backup-if-mismatch -p1 -d "$tree" <"$patch" || { echo "$patch does not apply to Linux $version" && return 1; }
     done
 }
 
-build_kernel() {
-    # Built in its final folder, since the makefiles contain absolute paths. `linux` is created last and marks the build
-    # complete.
-    local work=$kernel log=$kernel.log
-    incomplete=$work
-    rm -rf "$work"
-    mkdir -p "$work/source" "$work/build"
-    say "building Linux $version with $jobs jobs (some minutes; log: $log)"
+add_own_patches() {
+    apply_patches "$1" "$here/patches/$series"/*.patch && cp "$here/uml"/*.h "$1/arch/um/include/shared/"
+}
+
+configure() { make -C "$1/source" ARCH=um O="$1/build" KCONFIG_ALLCONFIG="$1/build/fragment" allnoconfig; }
+
+compile() {
+    make -C "$1/build" ARCH=um KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 2026' \
+        KBUILD_BUILD_USER=qbed KBUILD_BUILD_HOST=qbed KCFLAGS="$flags" -j"$jobs" linux modules
+}
+
+# Builds the kernel without the user's patches in a folder. Steps are joined by `&&`: `set -e` has no effect before `||`.
+build_stock() {
+    mkdir -p "$1/source" "$1/build" &&
+        unpack "$1/source" &&
+        add_own_patches "$1/source" &&
+        cp "$here/config.fragment" "$1/build/fragment" &&
+        configure "$1" && compile "$1"
+}
+
+# Applies the user's patches to a built tree, and compiles what they change.
+build_patched() {
+    local files
+    mapfile -t files < <(user_files | grep '\.patch$')
+    apply_patches "$1/source" "${files[@]}" &&
+        { [ ! -e "$patches/config.fragment" ] || cat "$patches/config.fragment" >>"$1/build/fragment"; } &&
+        rm -f "$1/build/.version" && # the number of builds, in the kernel's name
+        configure "$1" && compile "$1"
+}
+
+# Turns a built tree into that of the user's sources, compiles what differs, and keeps the objects for the next change.
+build_tree() {
+    copy_tree "$1.new" &&
+        "${QBED_PYTHON:-python3}" "$here/update_tree.py" "$1.new" "$1/source" &&
+        rm -rf "$1.new" "$1/build/.version" &&
+        configure "$1" && compile "$1" &&
+        rm -rf "$2" && mkdir -p "${2%/*}" && cp -a --reflink=auto "$1" "$2"
+}
+
+# Runs a step of a build in a folder, with its output in a log. If it fails, the last lines of the log are the message.
+logged() {
+    local log=$kernel.log status=0
     : >"$log"
-    tick "$log" 720 &
+    tick "$log" "$1" &
     ticker=$!
-    # Each step is joined by `&&`: `set -e` has no effect before `||`.
-    {
-        unpack "$work/source" &&
-            apply_patches "$work/source" &&
-            cp "$here/uml"/*.h "$work/source/arch/um/include/shared/" &&
-            cp "$here/config.fragment" "$work/build/fragment" &&
-            make -C "$work/source" ARCH=um O="$work/build" KCONFIG_ALLCONFIG="$work/build/fragment" allnoconfig &&
-            make -C "$work/build" ARCH=um KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 2026' \
-                KBUILD_BUILD_USER=qbed KBUILD_BUILD_HOST=qbed KCFLAGS="$flags" -j"$jobs" linux modules
-    } >"$log" 2>&1 </dev/null || { tail -n 20 "$log" >&2; die "the kernel did not build; full log: $log"; }
+    shift
+    "$@" >"$log" 2>&1 </dev/null || status=$?
+    kill $ticker
+    ticker=
+    [ $status = 0 ] || { tail -n 20 "$log" >&2; die "the kernel did not build; full log: $log"; }
+}
+
+check_options() {
     local missing
-    missing=$(grep -E '^CONFIG_[A-Z0-9_]+=y' "$work/build/fragment" | while read -r option; do
-        grep -qx "$option" "$work/build/.config" || grep -qsx "${option%=y}" "$here/patches/$series/absent" || echo "${option%=y}"
+    missing=$(grep -E '^CONFIG_[A-Z0-9_]+=y' "$1/build/fragment" | while read -r option; do
+        grep -qx "$option" "$1/build/.config" || grep -qsx "${option%=y}" "$here/patches/$series/absent" || echo "${option%=y}"
     done) || true
     [ -z "$missing" ] || die "options missing from the configuration: $(echo $missing)"
-    strip --strip-debug -o "$work/linux.new" "$work/build/linux"
-    # Keep what modules need (headers, Module.symvers, scripts); delete the kernel's objects and sources.
-    find "$work/build" \( -name '*.o' -o -name '*.a' \) ! -path '*/scripts/*' -delete
-    rm -f "$work/build"/{linux,vmlinux,vmlinux.unstripped,.tmp_vmlinux*}
-    find "$work/source" -name '*.c' ! -path '*/scripts/*' -delete
-    rm -rf "$work/source"/{Documentation,drivers,sound,fs,samples,tools/testing}
-    mv "$work/linux.new" "$work/linux"
-    kill $ticker
-    incomplete= ticker=
 }
-[ -x "$kernel/linux" ] || build_kernel
+
+# Keeps what modules need (headers, Module.symvers, scripts); deletes the kernel's objects and sources. `linux` is created
+# last and marks the build complete.
+finish_kernel() {
+    check_options "$1"
+    strip --strip-debug -o "$1/linux.new" "$1/build/linux"
+    find "$1/build" \( -name '*.o' -o -name '*.a' \) ! -path '*/scripts/*' -delete
+    rm -f "$1/build"/{linux,vmlinux,vmlinux.unstripped,.tmp_vmlinux*}
+    find "$1/source" -name '*.c' ! -path '*/scripts/*' -delete
+    rm -rf "$1/source"/{Documentation,drivers,sound,fs,samples,tools/testing}
+    if [ "$1" != "$kernel" ]; then
+        sed -i "s,$1/,$kernel/,g" "$1/build/Makefile"
+        ln -sfn "$kernel/source" "$1/build/source"
+        rm -rf "$kernel"
+        mv -T "$1" "$kernel"
+    fi
+    mv "$kernel/linux.new" "$kernel/linux"
+    incomplete=
+}
+
+# Succeeds if modules built for one kernel are those of the other, too: headers, scripts, options and exported symbols are
+# the same.
+same_modules() {
+    local file
+    for file in .config Module.symvers include/generated/autoconf.h; do cmp -s "$1/build/$file" "$2/build/$file" || return; done
+    diff -rq --no-dereference --exclude="*.orig" "$1/source" "$2/source" >/dev/null
+}
+
+# Built in its final folder, since the makefiles contain absolute paths.
+build_kernel() {
+    incomplete=$kernel
+    rm -rf "$kernel"
+    say "building Linux $version with $jobs jobs (some minutes; log: $kernel.log)"
+    logged 720 build_stock "$kernel"
+    finish_kernel "$kernel"
+}
+
+# The objects of the stock kernel are built once and kept, as are those of each tree's last build, so that only the files that
+# a change affects are compiled. They are copied to the folder in which they were built.
+build_on_objects() {
+    local objects=$cache/kernel/objects/$series-$stock_hash tree start kept
+    tree=$objects/tree start=$objects/stock kept=$objects/$(hash_of <<<"$user_tree")
+    incomplete="$tree $tree.new"
+    renice -n 10 $$ >/dev/null
+    rm -rf "$tree" "$tree.new"
+    if [ ! -d "$start" ]; then
+        say "building the objects of Linux ${source_version:-$version} with $jobs jobs (some minutes, once for all kernels of users)"
+        logged 720 build_stock "$tree"
+        mv -T "$tree" "$start"
+    fi
+    [ -z "$user_tree" ] || [ ! -d "$kept" ] || start=$kept
+    say "building Linux $version ${patches:+with the patches }of ${patches:-$user_tree} (log: $kernel.log)"
+    cp -a --reflink=auto "$start" "$tree"
+    if [ -n "$patches" ]; then logged "" build_patched "$tree"; else logged "" build_tree "$tree" "$kept"; fi
+    finish_kernel "$tree"
+    ! same_modules "$cache/kernel/$series-$stock_hash" "$kernel" || ln -s "../$series-$stock_hash" "$kernel/same-modules"
+}
+
+if [ -n "$patches$user_tree" ]; then build_on_objects; else build_kernel; fi
 print_result_and_exit

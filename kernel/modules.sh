@@ -56,6 +56,7 @@ case ${1:-} in
 esac
 
 kernel=$1
+[ ! -e "$kernel/same-modules/build" ] || kernel=$(realpath "$kernel/same-modules") # kernel/build.sh has compared them
 kernel_hash=$(basename "$kernel")
 built=$kernel/modules
 work=$(mktemp -d "$kernel/.modules-XXXXXX")

@@ -108,6 +108,12 @@ def sources_folder() -> Path:
     return checkout() or BUNDLE / "sources"
 
 
+def kernel_series() -> list[str]:
+    """The kernel series that this checkout has patches for; none in a wheel, which has one built kernel."""
+    root = checkout()
+    return [] if root is None else sorted(path.name for path in (root / "kernel" / "patches").iterdir())
+
+
 def setup_folder() -> Path:
     """The files that `make setup` keeps in this virtual environment. Checkouts share the cache, but not these files."""
     return Path(sys.prefix) / "share" / "qbed"

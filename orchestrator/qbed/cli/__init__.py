@@ -28,6 +28,7 @@ ORDER = (
     "lab",
     "scheme",
     "congestion",
+    "kernel",
     "p4",
     "session",
     "look",

@@ -188,6 +188,20 @@ KernelParameters = Annotated[
 ]
 
 
+_SERIES = re.compile(r"[1-9][0-9]*\.[0-9]+")
+
+
+def _kernel(value: object) -> object:
+    """A series, which YAML reads as a number, or a path."""
+    text = str(value) if isinstance(value, (str, float)) else ""
+    if not _SERIES.fullmatch(text) and not text.startswith(("./", "../", "/")):
+        raise ValueError(f"expected a kernel series such as `6.12` or a folder such as `./my-patches`, got `{value}`")
+    return text
+
+
+KernelChoice = Annotated[str, BeforeValidator(_kernel, json_schema_input_type=str | float)]
+
+
 class Lab(Strict):
     """A lab: network, hosts, switches, workload and events."""
 
@@ -239,6 +253,11 @@ class Lab(Strict):
     congestion: dict[str, dict[str, object]] = Field(default_factory=dict)
     """Parameters of the congestion controls in `congestion/`, equal for all hosts: `{dctcp1: {gain_shift: 5}}`
     ([Congestion controls](#congestion-controls) lists them). The name is that of the folder.
+    """
+    kernel: KernelChoice | None = None
+    """Kernel of the lab in virtual time: a series (`6.12`, `7.2`), a folder of patches on top of qbed's
+    (`./my-patches`), or a source tree of Linux (`./my-tree`); [running.md](running.md#kernels) describes them. The
+    default is the kernel of the set-up.
     """
     memory: Annotated[Size | None, Field(examples=["2 GB"])] = None
     """Memory of the lab's kernel. The default is an estimate."""

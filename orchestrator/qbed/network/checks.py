@@ -73,7 +73,7 @@ def check(resolved: ResolvedLab) -> None:
         _ = resolved.controllers_of_switches, changes(resolved)
     if not problems.errors and resolved.programs:
         _check_programs(resolved)
-    _ = resolved.launches
+    _ = resolved.launches, resolved.kernel
     check_congestion(resolved)
     _check_rate_settings(resolved)
     workloads = _Workloads(resolved)

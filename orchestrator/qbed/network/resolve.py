@@ -16,6 +16,7 @@ from qbed.lab.topology import Network
 from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
 from qbed.network.frames import CONGESTION_BYTES, ETHERNET_BYTES, rate_of_packets
+from qbed.network.kernels import LabKernel, lab_kernel
 from qbed.network.launches import Launch, Launches
 from qbed.network.links import LinkEnd, LinkState, Side
 from qbed.network.queues import QueueSpec, Specs, buffer_length, check_names, merge
@@ -80,6 +81,11 @@ class ResolvedLab:
     def has_rate(self) -> bool:
         """Whether a workload has the transport `rate`."""
         return any(getattr(workload.content, "transport", "") == "rate" for workload in self.lab.workload)
+
+    @cached_property
+    def kernel(self) -> LabKernel | None:
+        """The kernel that the file selects."""
+        return None if self.lab.kernel is None else lab_kernel(self.lab.kernel, self.problems)
 
     @cached_property
     def index(self) -> dict[str, int]:

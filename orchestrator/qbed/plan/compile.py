@@ -82,6 +82,8 @@ class _Compiler:
             epoch_ns=epoch_ns,
             duration_ns=self.lab.duration,
             memory_bytes=self.lab.memory or demand.memory_bytes,
+            kernel=self.resolved.kernel.name if self.resolved.kernel else None,
+            kernel_folder=str(self.resolved.kernel.folder or "") if self.resolved.kernel else "",
             modules=self.modules(workloads),
             sysctls=global_sysctls(),
             parameters=dict(sorted(self.parameters().items())),

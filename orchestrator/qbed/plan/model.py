@@ -272,6 +272,12 @@ class Plan(Part):
     """Duration after the epoch."""
     memory_bytes: int
     """Memory of the guest."""
+    kernel: str | None = None
+    """The guest's kernel: a series, or `SERIES+HASH` of the user's patches or source tree. The default is that of the
+    set-up.
+    """
+    kernel_folder: SkipJsonSchema[str] = Field(default="", exclude=True)
+    """Folder of the user's patches or tree, for builds; not in plan.json."""
     modules: list[str]
     """Kernel modules, beside those of links and taps."""
     sysctls: dict[str, str]
@@ -307,7 +313,8 @@ class Plan(Part):
 
     def dumps(self) -> str:
         """Canonical JSON. It is made part by part: the objects of a large plan take several times the text's memory."""
-        names = [name for name, field in Plan.model_fields.items() if getattr(self, name) != field.default]
+        fields = Plan.model_fields.items()
+        names = [name for name, field in fields if not field.exclude and getattr(self, name) != field.default]
         return "{" + ",".join(f'\n "{name}": {_lines(getattr(self, name))}' for name in names) + "\n}\n"
 
     @classmethod

@@ -75,8 +75,9 @@ def run_preflight(
         ports.update(dict.fromkeys(port_names(plan)))
         texts = dict.fromkeys(loaded.warnings)
         warnings[:] = [{text: None for text in warnings[0] if text in texts} if warnings else texts]
-        errors.extend(_missing(loaded, plan, on))
-        if on.inputs is not None:
+        missing = list(_missing(loaded, plan, on))
+        errors.extend(missing)
+        if on.inputs is not None and not missing:
             found.inputs.update(on.inputs.of(plan))
 
     file = read_lab(lab)
@@ -125,6 +126,8 @@ def _missing(lab: ResolvedLab, plan: Plan, on: Substrate) -> Iterator[str]:
     """A message for each kernel module that is not built, and for each missing program."""
     for part in {(part.kind, part.name): part for part in reversed(list(on.missing_parts(plan)))}.values():
         place: FieldPath = ("switches",) if part.name == "tc" else ("routing",)
+        if part.kind == "kernel":
+            place = ("kernel",)
         launched = [number for number, program in enumerate(lab.lab.programs) if program.run[0] == part.name]
         if launched and part.kind == "program":
             place = ("programs", launched[0], "run")

@@ -76,9 +76,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class MissingPart:
-    """A kernel module or program that a plan needs and this machine does not have."""
+    """A kernel, a kernel module or a program that a plan needs and this machine does not have."""
 
-    kind: Literal["module", "program"]
+    kind: Literal["kernel", "module", "program"]
     name: str
     text: str
 

@@ -25,15 +25,17 @@ from qbed.substrates.toolchain import Toolchain, ToolchainError, build_for_repos
 
 BUILDING = "building"
 """The lock that serializes builds for a virtual environment, in its folder of the set-up."""
+RECORD = "sources"
+"""The record of the set-up's toolchain; those of other kernels are `sources-KERNEL`."""
 BUILT_ON_DEMAND = ("p4switch",)
 _MAX_NAMES = 3
 Record = dict[str, tuple[str, str, str]]
 """By path in the checkout: hash, size, time."""
 
 
-def changed_sources() -> list[str]:
-    """The sources that changed after the toolchain was built."""
-    root, place = checkout(), setup_folder() / "sources"
+def changed_sources(record: str = RECORD) -> list[str]:
+    """The sources that changed after the toolchain was built, by its record."""
+    root, place = checkout(), setup_folder() / record
     if root is None or os.environ.get("QBED_TOOLCHAIN") or not place.exists():
         return []
     text = _read_record(place)
@@ -45,7 +47,7 @@ def changed_sources() -> list[str]:
     differing = sorted(path for path in before.keys() | now.keys() if _hash(before, path) != _hash(now, path))
     if not differing:
         with suppress(OSError):  # the same content at another time: the next look is quick again
-            beside = place.with_name(f"sources.{os.getpid()}")
+            beside = place.with_name(f"{record}.{os.getpid()}")
             beside.write_text(now_text)
             beside.replace(place)
     return differing
@@ -72,7 +74,7 @@ def _build_checkout(report: Callable[[str], None]) -> None:
             if not names:
                 return  # another process has just built it
             report(f"{shorten_names(names)} changed after the set-up: building again")
-            environment = os.environ | {"QBED_KERNEL": _series(_read_record(place / "sources")), "QBED_REPOSITORY": ""}
+            environment = os.environ | {"QBED_KERNEL": _series(_read_record(place / RECORD)), "QBED_REPOSITORY": ""}
             command = [str(root / "tools" / "setup"), "--build"]
             done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
             if done.returncode == 0:

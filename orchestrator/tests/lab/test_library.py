@@ -23,7 +23,7 @@ def test_every_lab_is_listed_with_its_question_and_profiles() -> None:
     found = {entry.name: entry for entry in entries()}
     assert sorted(found) == names() == sorted(path.name for path in labs_folder().iterdir() if (path / LAB).exists())
     assert found["dumbbell"].question.startswith("How long is the queue of a shared link")
-    assert found["dumbbell"].profiles == ("quick", "paper", "switch") and found["dumbbell"].needs == ()
+    assert found["dumbbell"].profiles == ("quick", "paper", "switch", "kernels") and found["dumbbell"].needs == ()
     assert found["bgp-clos"].needs == ("FRR",)
     assert found["incast"].others == ("containers.yml", "introduction.yml", "published.yml", "release.yml", "sizes.yml")
 

@@ -30,6 +30,9 @@ pub struct Plan {
     /// For the runner's `mem=`; the agent ignores it.
     #[serde(rename = "memory_bytes")]
     pub _memory_bytes: u64,
+    /// For the runner, which boots it; the agent ignores it.
+    #[serde(default, rename = "kernel")]
+    pub _kernel: Option<String>,
     pub modules: Vec<String>,
     /// Sysctls that are global to the kernel.
     pub sysctls: Sysctls,

@@ -66,8 +66,10 @@ class ContainersSubstrate:
         return session.samples(folder, plan)
 
     def missing_parts(self, plan: Plan) -> Iterator[MissingPart]:
-        """Nothing that is known before the images are looked at: they bring modules and programs with them."""
-        yield from ()
+        """Only a kernel that the lab selects: images contain a kernel, modules and programs."""
+        if plan.kernel is not None:
+            text = f"the kernel {plan.kernel} is for virtual time; in containers, nodes run on that of their image"
+            yield MissingPart("kernel", plan.kernel, text)
 
     def examine(self) -> Iterator[Finding]:
         checks: tuple[tuple[str, Callable[[], object]], ...] = (

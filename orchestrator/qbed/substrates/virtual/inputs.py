@@ -14,7 +14,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -25,8 +25,9 @@ from qbed.base.files import open_regular
 from qbed.base.locations import scheme_folder
 from qbed.plan.model import Plan
 from qbed.plan.queue import TcQdisc
+from qbed.substrates.kernels import toolchain_of
 from qbed.substrates.p4_images import COMPILER
-from qbed.substrates.toolchain import MODULES, Toolchain
+from qbed.substrates.toolchain import MODULES, Toolchain, ToolchainError
 from qbed.substrates.virtual.provision import FRR, TC_PATH, TOOLBOXES, has_frr, has_user_programs, tc_queue
 
 KERNEL, AGENT, P4SWITCH, TC = "kernel", "agent", "p4switch", "tc"
@@ -40,9 +41,13 @@ _MAX_HASHED_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class VirtualInputs:
-    """The inputs of cells, by a toolchain: a `qbed.substrates.Inputs`."""
+    """The inputs of cells, by a toolchain and those of other kernels: a `qbed.substrates.Inputs`.
+
+    Parts of another kernel's toolchain are inputs by their name, `@` and the kernel: `modules/qlink.ko@7.2`.
+    """
 
     toolchain: Toolchain
+    of_kernel: Callable[[str], Toolchain] = toolchain_of
 
     def of(self, plan: Plan) -> dict[str, str]:
         """The inputs of a cell with this plan: values by name.
@@ -57,13 +62,20 @@ class VirtualInputs:
             names += [FRR, P4SWITCH, TC, "python", "finsy"]
         elif has_frr(plan):
             names.append(FRR)
+        if plan.kernel is not None:
+            names = [name if _DECLARATION.fullmatch(name) else f"{name}@{plan.kernel}" for name in names]
         return {name: self.value(name) for name in sorted({*names, *self._programs(plan)})}
 
     def value(self, name: str) -> str:
         """The value of an input now; empty if it does not exist."""
-        manifest, checksums = self.toolchain.manifest, self.toolchain.checksums
         if name.startswith(_PROGRAM):
             return _file(name.removeprefix(_PROGRAM))
+        name, _, kernel = name.partition("@")
+        try:
+            toolchain = self.of_kernel(kernel) if kernel else self.toolchain
+        except ToolchainError:
+            return ""
+        manifest, checksums = toolchain.manifest, toolchain.checksums
         if declaration := _DECLARATION.fullmatch(name):
             return _file(str(scheme_folder(declaration[1]) / "scheme.yml"))
         match name:
@@ -79,7 +91,7 @@ class VirtualInputs:
             case "frr":
                 return manifest.frr_version
             case "tc":
-                files = sorted(self.toolchain.names_in(TC))
+                files = sorted(toolchain.names_in(TC))
                 return hashlib.sha256("".join(f"{file} {checksums[file]}\n" for file in files).encode()).hexdigest()
             case "python":
                 return platform.python_version()
@@ -97,12 +109,13 @@ class VirtualInputs:
             wanted += [(program.argv[0], path) for program in node.programs if program.argv[0] not in node.files]
         if tc_queue(plan) is not None:
             wanted.append(("tc", TC_PATH))
+        folder = (self.toolchain if plan.kernel is None else self.of_kernel(plan.kernel)).folder
         for name, path in dict.fromkeys(wanted):
             if "/" in name and not name.startswith("/"):
                 continue  # a program of the lab: its text is in the plan
-            path = path.replace(f"{TOOLBOXES}/", f"{self.toolchain.folder}/")
+            path = path.replace(f"{TOOLBOXES}/", f"{folder}/")
             place = shutil.which(name, path=path)
-            if place is not None and self.toolchain.folder not in Path(place).parents:
+            if place is not None and folder not in Path(place).parents:
                 yield f"{_PROGRAM}{place}"
 
 

@@ -28,10 +28,11 @@ from qbed.base.errors import QbedError
 from qbed.base.processes import raise_on
 from qbed.plan.model import Plan
 from qbed.substrates import Limits, Pace
+from qbed.substrates.kernels import toolchain_of
 from qbed.substrates.lines import Message
 from qbed.substrates.panics import panic
 from qbed.substrates.sessions import listen
-from qbed.substrates.toolchain import Toolchain, find_toolchain
+from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.guest import Guest, boot
 from qbed.substrates.virtual.quota import EVERY_S, Quota
 from qbed.substrates.virtual.running import Client, Need, Running
@@ -372,7 +373,7 @@ def main(folder: Path) -> None:
     try:
         plan = Plan.loads((folder / CELL / "plan.json").read_bytes())
         session = Session(plan.lab, folder)
-        toolchain = find_toolchain()
+        toolchain = toolchain_of(plan.kernel)
         with boot(toolchain, folder / CELL, plan, "lab", session.seen()) as guest:
             _become_ready(guest, folder)
             with listen(folder, SOCKET) as listener:

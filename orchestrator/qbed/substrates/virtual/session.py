@@ -25,6 +25,7 @@ from qbed.base.json_files import read_json
 from qbed.plan.model import LinkChange, LinkEvent, Plan
 from qbed.substrates import Job, Limits, Pace, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
 from qbed.substrates.command_line import VIRTUAL_EPOCH_NS
+from qbed.substrates.kernels import toolchain_of
 from qbed.substrates.lines import Message
 from qbed.substrates.sessions import (
     LineConnection,
@@ -35,7 +36,7 @@ from qbed.substrates.sessions import (
     resize_message,
     state_folder,
 )
-from qbed.substrates.toolchain import Toolchain, find_toolchain
+from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.confinement import SYSTEM
 from qbed.substrates.virtual.provision import TC_PATH, shared_folders
@@ -267,7 +268,7 @@ def start(plan: Plan, file: Path, limits: Limits) -> None:
     running = session(plan.lab)
     running.home.parent.mkdir(parents=True, exist_ok=True)
     check_name_free(plan.lab)
-    toolchain = find_toolchain()
+    toolchain = toolchain_of(plan.kernel)
     running.clean()
     running.home.mkdir(mode=0o700)
     running.folder.mkdir()

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The toolchains of the kernels that labs select: found by the kernel's name, built if missing, listed and removed.
+
+A kernel is a series (`7.2`), or the user's patches or source tree of a series, by a hash of them (`6.12+HASH`). Each
+has a toolchain beside that of the set-up, `toolchain-KERNEL`, with the modules built against it, a record of the
+sources of its build, and the path of the user's folder, `origin-KERNEL`. The cache has the builds and a copy of the
+patches.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbed.base import terminal
+from qbed.base.cache import cache_folder
+from qbed.base.files import move
+from qbed.base.locations import checkout, setup_folder
+from qbed.config.reach import trusted
+from qbed.network.kernels import KernelFolderError, LabKernel, patch_files, patched_kernel, user_kernel
+from qbed.substrates.build_lock import build_lock
+from qbed.substrates.rebuild import BUILDING, RECORD, changed_sources
+from qbed.substrates.toolchain import Toolchain, ToolchainError, find_toolchain, toolchain_in
+
+_PREFIX = "toolchain-"
+_ORIGIN = "origin-"
+Report = Callable[[str], None]
+
+
+def toolchain_of(kernel: str | None) -> Toolchain:
+    """The toolchain of a kernel by its name; None: that of the set-up. `ToolchainError` if it is not built."""
+    found = None
+    with suppress(ToolchainError):
+        found = find_toolchain()
+    if kernel is None or (found is not None and found.manifest.kernel_series == kernel and not _patches_of(kernel)):
+        return found or find_toolchain()
+    folder = setup_folder() / f"{_PREFIX}{kernel}"
+    if not folder.exists():
+        raise ToolchainError(f"the kernel {kernel} is not built here: run `qbed kernel build`")
+    return toolchain_in(folder)
+
+
+def build_kernel(kernel: LabKernel, report: Report, *, permitted: bool = False) -> Toolchain:
+    """Build a kernel with its modules if that is missing or older than the sources, and return its toolchain.
+
+    Makefiles of patches and trees run on this machine, as the user. So those of a lab are built only if the files are
+    trusted, if the user confirms it, or if the command names them (`permitted`).
+    """
+    if _is_current(kernel.name):
+        return toolchain_of(kernel.name)
+    root = checkout()
+    if root is None:
+        raise ToolchainError(f"the kernel {kernel.name} is not built, and a wheel cannot build one: a checkout can")
+    origin = setup_folder() / f"{_ORIGIN}{kernel.name}"
+    if kernel.folder is not None and not origin.exists():  # built before: only modules or qbed's sources have changed
+        _refuse_untrusted(kernel, permitted=permitted)
+    options = _options(kernel)
+    what = f"the kernel {kernel.name}" + (f" of {kernel.folder}" if kernel.folder else "")
+    with build_lock(setup_folder() / BUILDING, f"building {what}", report):
+        if _is_current(kernel.name):
+            return toolchain_of(kernel.name)
+        report(f"building {what} and the modules for it")
+        environment = os.environ | {"QBED_KERNEL": kernel.name.partition("+")[0]}
+        command = [str(root / "tools" / "setup"), "--beside", *options]
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        raise ToolchainError(f"{what} was not built: see above")
+    if kernel.folder is not None:
+        origin.write_text(str(kernel.folder))
+        if kernel.is_tree and user_kernel(kernel.folder).name != kernel.name:
+            remove_kernel(kernel.name)
+            raise ToolchainError(f"{kernel.folder} has changed during its build: run it again")
+    return toolchain_of(kernel.name)
+
+
+def _options(kernel: LabKernel) -> list[str]:
+    """The options of tools/setup for the user's patches or tree. `ToolchainError` if they are nowhere."""
+    patches = _patches_of(kernel.name)
+    if patches is None:
+        return []
+    if kernel.is_tree:
+        return ["--tree", str(kernel.folder), "--name", kernel.name]
+    if kernel.folder is not None:
+        _keep_patches(kernel, patches)
+    if not patches.exists():
+        raise ToolchainError(f"the kernel {kernel.name} is not built: run `qbed kernel build FOLDER`")
+    return ["--patches", str(patches), "--name", kernel.name]
+
+
+def _is_current(kernel: str) -> bool:
+    """Whether a kernel's toolchain is built, of the sources as they are now."""
+    try:
+        found = toolchain_of(kernel)
+    except ToolchainError:
+        return False
+    beside = (setup_folder() / f"{_PREFIX}{kernel}").resolve() == found.folder
+    return not beside or not changed_sources(f"{RECORD}-{kernel}")
+
+
+def _refuse_untrusted(kernel: LabKernel, *, permitted: bool) -> None:
+    text = f"makefiles of {kernel.folder} run on this machine when the kernel is built"
+    if permitted or trusted() or terminal.confirm(f"{text}. Build it?"):
+        return
+    raise ToolchainError(f"{text}: `qbed kernel build {kernel.folder}` builds it, or --trust allows it")
+
+
+# --- the patches' copies ---
+
+
+def _patches_of(kernel: str) -> Path | None:
+    """The copy of a kernel's patches; None for a series."""
+    _, _, mark = kernel.partition("+")
+    return cache_folder() / "kernel" / "patches" / mark if mark else None
+
+
+def _keep_patches(kernel: LabKernel, place: Path) -> None:
+    """Copy the patches, so that they can be built again as they are now. `ToolchainError` if they have changed."""
+    assert kernel.folder is not None
+    if place.exists():
+        return
+    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    try:
+        for name, content in patch_files(kernel.folder).items():
+            (beside / name).write_bytes(content)
+        if patched_kernel(beside).name.partition("+")[2] != place.name:
+            raise ToolchainError(f"the patches of {kernel.folder} have just changed: run it again")
+        with suppress(FileExistsError):
+            move(beside, place)
+    except (OSError, KernelFolderError) as error:
+        raise ToolchainError(f"the patches of {kernel.folder} cannot be copied: {error}") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+# --- the list ---
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """A kernel of this virtual environment. `origin`: the user's folder, which may have changed since."""
+
+    name: str
+    version: str
+    origin: str
+    in_use: bool
+    """Whether it is the kernel of labs that select none."""
+
+
+def built_kernels() -> Iterator[BuiltKernel]:
+    """The kernels that are built, in the order of their names."""
+    default = setup_folder() / "toolchain"
+    for link in sorted(setup_folder().glob(f"{_PREFIX}*")):
+        name = link.name.removeprefix(_PREFIX)
+        try:
+            version = toolchain_in(link).manifest.kernel_version
+        except ToolchainError:
+            version = "damaged"
+        origin = ""
+        with suppress(OSError):
+            origin = (setup_folder() / f"{_ORIGIN}{name}").read_text()
+        yield BuiltKernel(name, version, origin, link.resolve() == default.resolve())
+
+
+def remove_kernel(name: str) -> int:
+    """Remove a kernel's build and return the number of bytes on the disk that became free. `ToolchainError`."""
+    known = {kernel.name: kernel for kernel in built_kernels()}
+    if name not in known:
+        raise ToolchainError(f"no kernel {name} is built here; `qbed kernel ls` lists them")
+    if known[name].in_use:
+        raise ToolchainError(f"{name} is the kernel of the set-up, which labs without `kernel` run on")
+    link = setup_folder() / f"{_PREFIX}{name}"
+    places = [link.resolve()]
+    with suppress(ToolchainError):
+        places.append(cache_folder() / "kernel" / toolchain_in(link).manifest.kernel_hash)
+    if patches := _patches_of(name):
+        places.append(patches)
+    freed = sum(_bytes(place) for place in places)
+    link.unlink()
+    for prefix in (f"{RECORD}-", _ORIGIN):
+        (setup_folder() / f"{prefix}{name}").unlink(missing_ok=True)
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)
+    return freed
+
+
+def _bytes(folder: Path) -> int:
+    """The size of a folder on the disk, without folders that it links to."""
+    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
