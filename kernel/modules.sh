@@ -5,6 +5,7 @@
 # of its files and of the shared headers, so an edit rebuilds one module.
 #
 #   kernel/modules.sh KERNEL            prints a hash over all of them, then the folder of each module's build
+#   kernel/modules.sh KERNEL REPOSITORY     the same for a user's repository, and for qrate if its schemes have controllers
 #   kernel/modules.sh --stage FOLDER    only creates the source folder for make (modules/Kbuild has the command)
 #
 # Every folder with a Kbuild is a module. The code that is generated from scheme.yml and congestion.yml is added by the
@@ -23,10 +24,16 @@ say() { printf 'modules: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
 stage() {
-    local kbuild folder name crate object
+    local kbuild kbuilds folder name crate object
+    kbuilds=("$here"/modules/*/Kbuild "$root"/{schemes,congestion}/*/kernel/Kbuild)
+    if [ -n "$repository" ]; then
+        kbuilds=("$repository"/schemes/*/host/*.yml)
+        [ ${#kbuilds[@]} -eq 0 ] || kbuilds=("$here/modules/qrate/Kbuild")
+        kbuilds+=("$repository"/{schemes,congestion}/*/kernel/Kbuild)
+    fi
     mkdir -p "$1"
     cp -r "$here/include" "$here/modules/Kbuild" "$1/"
-    for kbuild in "$here"/modules/*/Kbuild "$root"/{schemes,congestion}/*/kernel/Kbuild; do
+    for kbuild in "${kbuilds[@]}"; do
         folder=$(dirname "$kbuild")
         name=$(basename "${folder%/kernel}")
         [ ! -e "$1/$name" ] || die "$folder: another module has a folder of this name"
@@ -37,13 +44,15 @@ stage() {
         object=$("$here/rust-object.sh" "$(cat "$crate")") || die "${crate##*/}: see above"
         cp "$object" "${crate%.crate}.o_shipped"
     done
-    QBED_SCHEMES=$root/schemes QBED_CONGESTION=$root/congestion "${QBED_PYTHON:-$root/.venv/bin/python}" -m qbed.schemes.generate kernel "$1" ||
+    [ -n "$repository" ] || export QBED_SCHEMES=$root/schemes QBED_CONGESTION=$root/congestion
+    QBED_REPOSITORY=$repository "${QBED_PYTHON:-$root/.venv/bin/python}" -m qbed.schemes.generate kernel "$1" ||
         die "cannot generate the code of schemes and congestion controls: see above, or run make setup"
 }
 
+repository=${2:-}
 case ${1:-} in
-    --stage) stage "${2:?expected a folder}"; exit ;;
-    "" | -*) sed -n '3,13s/^# \?//p' "$0" >&2; exit 2 ;;
+    --stage) repository=; stage "${2:?expected a folder}"; exit ;;
+    "" | -*) sed -n '3,14s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 
 kernel=$1
@@ -84,7 +93,7 @@ compiler_messages() {
     for name in "${missing[@]}"; do
         folder=kernel/modules/$name
         [ -d "$root/$folder" ] || folder=schemes/$name/kernel
-        [ -d "$root/$folder" ] || folder=congestion/$name/kernel
+        [ -d "${repository:-$root}/$folder" ] || folder=congestion/$name/kernel
         script+=(-e "s,\($build_dir/\|\(^\|[ '(]\)\)$name/\([A-Za-z0-9_]*\.[chS]\)\>,\2$folder/\3,g")
     done
     sed "${script[@]}" -e "s,$build_dir/include/,kernel/include/,g" "$1" |
@@ -114,9 +123,9 @@ build() {
 
 find_missing
 [ ${#missing[@]} -gt 0 ] || print_result_and_exit
-# One build at a time per user; a waiting one then finds the result.
+# One build at a time for a kernel; a waiting one then finds the result.
 . "$root/tools/build-lock"
-build_lock "$(dirname "$kernel")/.lock" "building kernel modules (${missing[*]})"
+build_lock "$kernel/.lock" "building kernel modules (${missing[*]})"
 find_missing
 [ ${#missing[@]} -eq 0 ] || build
 print_result_and_exit

@@ -33,7 +33,7 @@ fetch_source() {
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-QBED_SCHEMES=$root/schemes "$root/.venv/bin/python" -m qbed.schemes.generate tc "$work" ||
+QBED_REPOSITORY='' QBED_SCHEMES=$root/schemes "$root/.venv/bin/python" -m qbed.schemes.generate tc "$work" ||
     die "cannot generate the code of the schemes: see above, or run make setup"
 plugins=("$work"/q_*.c "$here"/iproute2/link_*.c)
 hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$here"/iproute2/*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)

@@ -33,7 +33,7 @@ BANDS: dict[str, dict[str, str]] = {
         "report": "campaign claims storage",
         "live": "cells storage",
     },
-    "use": {"runs": "", "service": "runs", "api": "runs service", "cli": "runs service"},
+    "use": {"testing": "", "runs": "", "service": "runs", "api": "runs service", "cli": "runs service"},
 }
 """Bands of packages, lowest first; a package imports lower bands, and of its own band what is listed here.
 

@@ -26,8 +26,9 @@ from qbed.substrates.virtual.confinement import (
 )
 from qbed.substrates.virtual.guest import boot
 from qbed.substrates.virtual.quota import EVERY_S, Quota
+from qbed.testing import write_plan
 
-from qbed_testing.cells import RunningLab, write_plan
+from qbed_testing.running import RunningLab
 
 LAB = """
 name: attack

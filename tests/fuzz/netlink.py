@@ -22,9 +22,10 @@ sys.path[:0] = [str(ROOT / "tests")]
 from qbed.substrates.toolchain import find_toolchain  # noqa: E402
 from qbed.substrates.virtual.guest import boot  # noqa: E402
 from qbed.telemetry.console import console_tail, kernel_warnings  # noqa: E402
+from qbed.testing import write_plan  # noqa: E402
 
 from fuzz import command_line  # noqa: E402
-from qbed_testing.cells import RunningLab, write_plan  # noqa: E402
+from qbed_testing.running import RunningLab  # noqa: E402
 
 MESSAGES = 5_000
 PYTHON = "/usr/bin/python3"

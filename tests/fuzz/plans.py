@@ -26,9 +26,9 @@ sys.path[:0] = [str(ROOT / "tests")]
 from qbed.substrates import CellError, Limits  # noqa: E402
 from qbed.substrates.virtual.substrate import VirtualSubstrate  # noqa: E402
 from qbed.telemetry.console import kernel_warnings  # noqa: E402
+from qbed.testing import write_plan  # noqa: E402
 
 from fuzz import command_line  # noqa: E402
-from qbed_testing.cells import write_plan  # noqa: E402
 
 CORPUS = Path(__file__).parent / "corpus" / "plans"
 LIMITS = Limits(cell_s=20, stall_s=10)

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbed_testing.cells import RunningLab
 from qbed_testing.congestion import PORT, Header, HeaderError, parse
 from qbed_testing.pcap import Packet, read_pcap
+from qbed_testing.running import RunningLab
 
 SENDER = 40000
 NODE_PROGRAM = """

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pytest fixtures for tests that boot guests: `run_cell`, `running_lab` and `tc_plugins`."""
+"""Pytest fixtures beside those of `qbed.testing`: `running_lab` and `tc_plugins`; tests that may be run again."""
 
 from __future__ import annotations
 
-import itertools
-import os
 import shutil
 import signal
 import subprocess
@@ -17,29 +15,18 @@ import pytest
 
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot
+from qbed.testing import write_plan
 
 import second_tries
-from qbed_testing.cells import CellOutput, RunningLab, run_lab, write_plan
+from qbed_testing.running import RunningLab
 
 ROOT = Path(__file__).parents[2]
-os.environ.setdefault("QBED_STORE", "off")  # a test runs its cells instead of reading them from the user's store
 signal.signal(signal.SIGINT, signal.default_int_handler)  # nohup ignores SIGINT, and child processes would inherit that
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Allow reruns of the tests that tests/second-tries.txt names."""
     second_tries.mark(items, second_tries.read())
-
-
-@pytest.fixture
-def run_cell(tmp_path: Path) -> Callable[..., CellOutput]:
-    """run_cell(yaml, seed=1): compile a lab and run it as one cell in a new folder."""
-    numbers = itertools.count()
-
-    def run(text: str, seed: int = 1) -> CellOutput:
-        return run_lab(tmp_path / f"cell-{next(numbers)}", text, seed)
-
-    return run
 
 
 @pytest.fixture

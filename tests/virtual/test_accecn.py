@@ -10,8 +10,8 @@ import pytest
 
 from qbed.substrates import CellError
 from qbed.substrates.toolchain import find_toolchain
+from qbed.testing import CellOutput, store_tables
 
-from qbed_testing.cells import CellOutput, store_tables
 from qbed_testing.pcap import read_pcap
 
 LAB = """

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from qbed.plan import compile as compiling
+from qbed.testing import CellOutput, store_tables
 
-from qbed_testing.cells import CellOutput, store_tables
 from qbed_testing.pcap import has_valid_checksum, read_pcap, tcp_payload
 
 FLOWS, SIZE = 34, 4_000_000

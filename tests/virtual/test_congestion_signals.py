@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from qbed.schemes.declaration import registry
-
-from qbed_testing.cells import CellOutput, store_tables
+from qbed.testing import CellOutput, store_tables
 
 LAB = """
 name: signals

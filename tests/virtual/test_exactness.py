@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qbed_testing.cells import store_tables
+from qbed.testing import store_tables
+
 from qbed_testing.pcap import read_pcap
 
 HEADERS = 14 + 20 + 8  # Ethernet, IPv4, UDP: a frame without preamble and FCS, as everywhere in qbed

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from qbed_testing.cells import CellOutput, run_lab, store_tables
+from qbed.testing import CellOutput, run_lab, store_tables
+
 from qbed_testing.pcap import read_pcap
 
 LAB = """

@@ -14,8 +14,7 @@ import pytest
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot, memory_folder
 from qbed.substrates.virtual.machine import HUGE_BYTES, has_huge_pages
-
-from qbed_testing.cells import write_plan
+from qbed.testing import write_plan
 
 LAB = """
 name: huge

@@ -13,8 +13,7 @@ from qbed.substrates import CellError
 from qbed.substrates.virtual import guest
 from qbed.substrates.virtual.confinement import CONFINE_FD
 from qbed.substrates.virtual.guest import command_line
-
-from qbed_testing.cells import CellOutput, write_plan
+from qbed.testing import CellOutput, write_plan
 
 LAB = """
 name: families

@@ -13,7 +13,7 @@ import pytest
 
 from qbed.telemetry.console import kernel_warnings
 
-from qbed_testing.cells import RunningLab
+from qbed_testing.running import RunningLab
 
 LAB = """
 name: warnings

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qbed_testing.cells import CellOutput, store_tables
+from qbed.testing import CellOutput, store_tables
+
 from qbed_testing.pcap import read_pcap
 
 FRAME = 1042  # 1000 bytes of payload

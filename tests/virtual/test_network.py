@@ -15,8 +15,8 @@ import pytest
 
 from qbed.cells.store_cell import store_cell
 from qbed.telemetry.records import read_counters
+from qbed.testing import CellOutput, store_tables
 
-from qbed_testing.cells import CellOutput, store_tables
 from qbed_testing.pcap import Packet, read_pcap
 
 ENQUEUE, MARK = 1, 4

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from qbed.substrates import CellError
-
-from qbed_testing.cells import CellOutput, store_tables
+from qbed.testing import CellOutput, store_tables
 
 LAB = """
 name: mine

@@ -11,8 +11,8 @@ import pytest
 
 from qbed.base.errors import LabError
 from qbed.substrates.containers.placement import Machine, place
+from qbed.testing import CellOutput, store_tables, write_plan
 
-from qbed_testing.cells import CellOutput, store_tables, write_plan
 from qbed_testing.pcap import read_pcap
 
 STAR = """

@@ -16,9 +16,10 @@ import pytest
 
 from qbed.base.locations import labs_folder, schemes_folder
 from qbed.substrates import CellError
+from qbed.testing import CellOutput, run_lab, store_tables, write_plan
 
-from qbed_testing.cells import CellOutput, RunningLab, run_lab, store_tables, write_plan
 from qbed_testing.pcap import Packet, read_pcap
+from qbed_testing.running import RunningLab
 
 STAR = """
 name: star
@@ -260,8 +261,7 @@ duration: 300 ms
 
 def test_a_user_supplied_program_runs_and_an_invalid_one_is_refused(tmp_path: Path) -> None:
     from qbed.substrates.virtual.substrate import VirtualSubstrate
-
-    from qbed_testing.cells import LIMITS
+    from qbed.testing import LIMITS
 
     folder = tmp_path / "custom"
     folder.mkdir()
@@ -299,8 +299,7 @@ def test_a_user_supplied_program_runs_and_an_invalid_one_is_refused(tmp_path: Pa
 def test_endless_resubmission_drops_the_packet_with_a_reason(tmp_path: Path) -> None:
     """The program resubmits each packet; recirculation would decrement the hop limit."""
     from qbed.substrates.virtual.substrate import VirtualSubstrate
-
-    from qbed_testing.cells import LIMITS
+    from qbed.testing import LIMITS
 
     folder = tmp_path / "endless"
     folder.mkdir()
@@ -439,8 +438,7 @@ def test_a_removed_interface_drops_only_its_packets(
 def test_a_damaged_image_is_refused_with_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from qbed.substrates import p4_images
     from qbed.substrates.virtual.substrate import VirtualSubstrate
-
-    from qbed_testing.cells import LIMITS
+    from qbed.testing import LIMITS
 
     compiled = p4_images._image
     for image, message in (

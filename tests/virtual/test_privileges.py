@@ -14,8 +14,7 @@ import pytest
 
 from qbed.substrates.toolchain import find_toolchain, toolchain_in
 from qbed.substrates.virtual.substrate import VirtualSubstrate
-
-from qbed_testing.cells import LIMITS, CellOutput, write_plan
+from qbed.testing import LIMITS, CellOutput, write_plan
 
 ORDINARY_UID = 65534
 LAB = """

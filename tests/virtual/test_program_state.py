@@ -16,8 +16,9 @@ import pytest
 from qbed.substrates import toolchain_files
 from qbed.substrates.toolchain import Toolchain, find_toolchain, toolchain_in
 from qbed.substrates.virtual.guest import boot
+from qbed.testing import write_plan
 
-from qbed_testing.cells import RunningLab, write_plan
+from qbed_testing.running import RunningLab
 
 PROGRAMS = Path(__file__).parent / "programs"
 LAB = """

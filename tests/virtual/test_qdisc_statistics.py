@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from qbed_testing.cells import CellOutput, store_tables
+from qbed.testing import CellOutput, store_tables
 
 QDISCS = {
     "red": "red limit 150000 min 15000 max 45000 avpkt 1500 burst 20 probability 0.1 bandwidth 100mbit ecn",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qbed_testing.cells import store_tables
+from qbed.testing import store_tables
 
 RunCell = Callable[..., Any]
 DUMBBELL = """

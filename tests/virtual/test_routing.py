@@ -20,8 +20,9 @@ from qbed.plan.ports import port_names
 from qbed.plan.workload import Expectation
 from qbed.substrates import CellError
 from qbed.substrates.virtual.substrate import VirtualSubstrate
+from qbed.testing import LIMITS, CellOutput, write_plan
 
-from qbed_testing.cells import LIMITS, CellOutput, RunningLab, write_plan
+from qbed_testing.running import RunningLab
 
 CLOS = """
 name: clos

@@ -13,8 +13,7 @@ import pytest
 
 from qbed.telemetry.sojourn import ECN, bin_from_ns
 from qbed.telemetry.taps import OPERATIONS
-
-from qbed_testing.cells import CellOutput, run_lab, store_tables
+from qbed.testing import CellOutput, run_lab, store_tables
 
 QDISCS = {
     "s1>h1": "{scheme: ecn, buffer: 40 packets, threshold: 10 packets}",

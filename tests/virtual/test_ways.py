@@ -8,8 +8,9 @@ from pathlib import Path
 
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot
+from qbed.testing import CellOutput, write_plan
 
-from qbed_testing.cells import CellOutput, RunningLab, write_plan
+from qbed_testing.running import RunningLab
 
 DIAMOND = """
 name: diamond

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from qbed.telemetry.taps import OPERATIONS
-
-from qbed_testing.cells import CellOutput, run_lab, store_tables
+from qbed.testing import CellOutput, run_lab, store_tables
 
 LAB = """
 name: windows

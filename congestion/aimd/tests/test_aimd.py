@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from qbed_testing.cells import CellOutput, store_tables
+from qbed.testing import CellOutput, run_algorithm_test, store_tables
 
 LAB = """
-name: aimd
+name: behaviour
 topology: {star: {hosts: 2}}
 links: {default: {rate: 1 Gbit/s, delay: 1 ms}, h1-s1: {rate: 100 Mbit/s}}
 switches: {default: {scheme: droptail, buffer: 20 packets}}
@@ -52,3 +52,7 @@ def test_the_increase_decides_how_often_the_queue_overflows(windows: Callable[[s
         middle = (min(found) + max(found)) / 2
         losses.append(sum(before >= middle > after for before, after in pairwise(found)))
     assert 2 <= losses[0] < losses[1] / 2
+
+
+def test_the_algorithm_without_a_kernel() -> None:
+    run_algorithm_test(Path(__file__).with_name("test_aimd_algorithm.c"))

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from qbed.substrates.containers.placement import Machine, place
-
-from qbed_testing.cells import CellOutput, store_tables, write_plan
+from qbed.testing import CellOutput, store_tables, write_plan
 
 LAB = """
 name: dctcp1

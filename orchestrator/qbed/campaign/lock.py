@@ -15,6 +15,8 @@ from qbed.base.errors import QbedError
 from qbed.base.json_files import read_json, write_json
 
 VERSION = 1
+NEXT_STEP = "To see the first difference: run the lock's commit with --out BEFORE, then `qbed diff BEFORE THIS_RUN`."
+"""The hint for traces that differ."""
 _NO_PROFILE = ""
 """The name of a run without a profile."""
 

@@ -15,6 +15,7 @@ from qbed.base import crash_report, terminal
 from qbed.base.errors import LabError, QbedError
 
 ORDER = (
+    "init",
     "labs",
     "run",
     "report",

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from qbed.base import terminal
-from qbed.base.errors import LabError, QbedError
-from qbed.base.locations import checkout, congestion_folder
-from qbed.cli.folder_copies import copy_folder
+from qbed.base.errors import LabError
+from qbed.base.locations import congestion_folder, sources_folder
+from qbed.cli.folder_copies import copy_folder, user_folder
 from qbed.schemes.congestion import CONTROL_NAME, control_names
 from qbed.schemes.declaration import registry
 
@@ -38,23 +38,20 @@ def _controls() -> None:
 
 @group.command()
 def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the congestion control.")]) -> None:
-    """Write the folder `congestion/NAME` with a working congestion control to start from. The next `qbed run` builds
-    it.
+    """Write the folder `congestion/NAME`, in the user's repository or in this checkout, with a working congestion
+    control to start from. The next `qbed run` builds it.
     """
-    root = checkout()
-    if root is None:
-        raise QbedError("a wheel cannot build a congestion control: kernel code is compiled in a checkout (make setup)")
-    place = create(congestion_folder(), name, root)
+    place = create(user_folder("congestion"), name)
     terminal.print_line(f"{place} is written: `tcp: {name}` in a lab file; the rule is in kernel/{name}_algorithm.h")
 
 
-def create(folder: Path, name: str, root: Path) -> Path:
-    """Write `congestion/NAME`; nothing is overwritten. `root`: the checkout; its modules have other names."""
+def create(folder: Path, name: str) -> Path:
+    """Write `FOLDER/NAME`; nothing is overwritten."""
     if not CONTROL_NAME.fullmatch(name):
         text = "expected a congestion control's name: up to 15 of a-z, 0-9 and `_`, a letter first"
         raise LabError([f"{name}: {text}"])
     if name in control_names():
         raise LabError([f"{name}: there is such a congestion control already; choose another name"])
-    if name in registry() or (root / "kernel" / "modules" / name).exists():
+    if name in registry() or (sources_folder() / "kernel" / "modules" / name).exists():
         raise LabError([f"{name}: there is a kernel module of this name already; choose another name"])
-    return copy_folder(folder / LIKE, name, _PARTS, _README)
+    return copy_folder(congestion_folder() / LIKE, folder / name, _PARTS, _README)

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from qbed.base import terminal
-from qbed.base.errors import LabError, QbedError
-from qbed.base.locations import checkout, schemes_folder
-from qbed.cli.folder_copies import copy_folder
+from qbed.base.errors import LabError
+from qbed.base.locations import schemes_folder
+from qbed.cli.folder_copies import copy_folder, user_folder
 from qbed.schemes.declaration import controllers
 
 SCHEME, LIKE = "droptail", "aimd"
@@ -39,18 +39,18 @@ def _controllers() -> None:
 
 @group.command()
 def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the controller.")]) -> None:
-    """Write the folder `schemes/NAME` with a working rate controller to start from. The next `qbed run` builds it."""
-    if checkout() is None:
-        raise QbedError("a wheel cannot build a controller: kernel code is compiled in a checkout (make setup)")
-    place = create(schemes_folder(), name)
+    """Write the folder `schemes/NAME`, in the user's repository or in this checkout, with a working rate controller to
+    start from. The next `qbed run` builds it.
+    """
+    place = create(user_folder("schemes"), name)
     text = f"`controller: {{name: {name}}}` of a host in a lab file; the rule is in host/{name}.h"
     terminal.print_line(f"{place} is written: {text}")
 
 
-def create(schemes: Path, name: str) -> Path:
-    """Write `schemes/NAME`; nothing is overwritten."""
+def create(folder: Path, name: str) -> Path:
+    """Write `FOLDER/NAME`; nothing is overwritten."""
     if not _NAME.fullmatch(name):
         raise LabError([f"{name}: expected a controller's name: up to 12 of a-z, 0-9 and `_`, a letter first"])
-    if name in controllers(schemes):
+    if name in controllers():
         raise LabError([f"{name}: there is such a controller already; choose another name"])
-    return copy_folder(schemes / SCHEME, name, _PARTS, _README, LIKE)
+    return copy_folder(schemes_folder() / SCHEME, folder / name, _PARTS, _README, LIKE)

@@ -10,15 +10,15 @@ from typing import Annotated
 import typer
 
 from qbed.base import terminal
-from qbed.base.errors import LabError, QbedError
-from qbed.base.locations import checkout, schemes_folder
-from qbed.cli.folder_copies import copy_folder
+from qbed.base.errors import LabError
+from qbed.base.locations import schemes_folder
+from qbed.cli.folder_copies import copy_folder, user_folder
 from qbed.schemes.declaration import registry
 from qbed.schemes.linux_qdiscs import LINUX_QDISCS
 
 LIKE = "ecn"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,11}")
-_PARTS = ("scheme.yml", "kernel/Kbuild", "kernel/*.[ch]", "tests/*.c")
+_PARTS = ("scheme.yml", "kernel/Kbuild", "kernel/*.[ch]", "tests/test_ecn*.c", "tests/test_ecn.py")
 _README = """\
 # {name}
 
@@ -40,17 +40,17 @@ def _schemes() -> None:
 
 @group.command()
 def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the scheme and of its qdisc.")]) -> None:
-    """Write the folder `schemes/NAME` with a working scheme to start from. The next `qbed run` builds it."""
-    if checkout() is None:
-        raise QbedError("a wheel cannot build a scheme: kernel code is compiled in a checkout (make setup)")
-    if name in LINUX_QDISCS or any(scheme.has_kind(name) for scheme in registry().values()):
-        raise LabError([f"{name}: there is such a qdisc already; choose another name"])
-    place = create(schemes_folder(), name)
+    """Write the folder `schemes/NAME`, in the user's repository or in this checkout, with a working scheme to start
+    from. The next `qbed run` builds it.
+    """
+    place = create(user_folder("schemes"), name)
     terminal.print_line(f"{place} is written: `scheme: {name}` in a lab file; the rule is in kernel/{name}_algorithm.h")
 
 
-def create(schemes: Path, name: str) -> Path:
-    """Write `schemes/NAME`; nothing is overwritten."""
+def create(folder: Path, name: str) -> Path:
+    """Write `FOLDER/NAME`; nothing is overwritten."""
+    if name in LINUX_QDISCS or any(scheme.has_kind(name) for scheme in registry().values()):
+        raise LabError([f"{name}: there is such a qdisc already; choose another name"])
     if not _NAME.fullmatch(name):
         raise LabError([f"{name}: expected a scheme's name: up to 12 of a-z, 0-9 and `_`, a letter first"])
-    return copy_folder(schemes / LIKE, name, _PARTS, _README)
+    return copy_folder(schemes_folder() / LIKE, folder / name, _PARTS, _README)

@@ -145,6 +145,7 @@ class Screen:
 
 def print_result(outcome: RunResult, console: Console, warnings: Sequence[str] = ()) -> None:
     """Print verdicts, differences, problems, warnings of the lab and the campaign, and totals."""
+    from qbed.campaign.lock import NEXT_STEP
     from qbed.claims.verdict import caveats_of
     from qbed.report.ci import describe_verdict
 
@@ -164,6 +165,8 @@ def print_result(outcome: RunResult, console: Console, warnings: Sequence[str] =
         console.print(text, style="red", soft_wrap=True)
     if len(outcome.differences) > MAX_DAMAGED:
         console.print(f"... and {len(outcome.differences) - MAX_DAMAGED} cells more", style="red")
+    if outcome.differences:
+        console.print(NEXT_STEP, soft_wrap=True)
     for problem in outcome.problems:
         console.print(terminal.shorten(f"warning: {problem}"), style="yellow")
     for text in warnings[:MAX_WARNINGS]:

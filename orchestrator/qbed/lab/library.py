@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qbed.base.errors import LabError, nearest
-from qbed.base.locations import labs_folder
+from qbed.base.locations import labs_folders
 from qbed.config.source import read, read_lab_text
 
 LAB, CAMPAIGN = "lab.yml", "campaign.yml"
@@ -46,26 +46,33 @@ class Entry:
 
 
 def names() -> list[str]:
-    """The labs that come with qbed."""
-    return sorted(path.parent.name for path in labs_folder().glob(f"*/{LAB}"))
+    """The labs that come with qbed, and those of the user's repository."""
+    return sorted({path.parent.name for folder in labs_folders() for path in folder.glob(f"*/{LAB}")})
 
 
 def find(path: Path) -> Path:
     """The path as it is; if nothing is there, the library's lab (or campaign: `incast/sizes.yml`) of that name."""
     if path.exists() or path.is_absolute() or path.parts[:1] in ((), ("..",)):
         return path
-    bundled = labs_folder() / path
-    if bundled.exists():
-        return bundled
+    if (found := _in_library(path)) is not None:
+        return found
     if len(path.parts) > 1 or path.suffix:
         return path
     raise LabError([f"{path}: there is no such folder or file, and no such lab{nearest(str(path), names())}"])
 
 
+def _in_library(path: Path) -> Path | None:
+    found = [folder / path for folder in labs_folders() if (folder / path.parts[0]).exists()]
+    if len(found) > 1:
+        raise LabError([f"{path.parts[0]}: {found[1]} and {found[0]} have this name; write the path of the one to use"])
+    return found[0] if found and found[0].exists() else None
+
+
 def entries() -> Iterator[Entry]:
     """Every lab, with what its campaign file says."""
     for name in names():
-        folder = labs_folder() / name
+        folder = _in_library(Path(name))
+        assert folder is not None, "names() lists labs of the library"
         campaign = _values(folder / CAMPAIGN)
         others = tuple(sorted(path.name for path in folder.glob("*.yml") if path.name not in (LAB, CAMPAIGN)))
         question, profiles = str(campaign.get("question", "")), tuple(_profiles(campaign))

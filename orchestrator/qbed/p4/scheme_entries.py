@@ -19,13 +19,13 @@ from pathlib import Path
 from types import ModuleType
 
 from qbed.base.errors import QbedError
-from qbed.base.locations import schemes_folder
+from qbed.base.locations import scheme_folder
 from qbed.p4.entry import Entry, Port, RecirculationPort, SettingError, SignalFormats, Values
 
 
 def _module(scheme: str) -> ModuleType | None:
     """The scheme's `p4/entries.py`; None if there is none."""
-    path = schemes_folder() / scheme / "p4" / "entries.py"
+    path = scheme_folder(scheme) / "p4" / "entries.py"
     return _load(path) if scheme and path.is_file() else None
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qbed.base.files import MIB, read_text
-from qbed.base.locations import schemes_folder
+from qbed.base.locations import scheme_folder, schemes_folders
 from qbed.p4.compiler import compiled_files
 from qbed.p4.p4info import InfoError, P4Info, Widths, p4info
 from qbed.p4.source_lock import StaleError, ensure_current
@@ -49,13 +49,13 @@ class Table:
 
 def with_programs() -> list[str]:
     """The schemes that have a program."""
-    folders = (path.parent for path in schemes_folder().glob("*/p4/*.json"))
+    folders = (path.parent for place in schemes_folders() for path in place.glob("*/p4/*.json"))
     return sorted(folder.parent.name for folder in folders if (folder / f"{folder.parent.name}.json").exists())
 
 
 def scheme_program(name: str) -> Program:
     """A scheme's own program; ProgramError."""
-    return load(schemes_folder() / name / "p4" / f"{name}.p4", name)
+    return load(scheme_folder(name) / "p4" / f"{name}.p4", name)
 
 
 def load(source: Path, scheme: str | None = None) -> Program:

@@ -14,6 +14,7 @@ from xml.sax.xmlreader import AttributesImpl
 from qbed.base.files import move
 from qbed.base.json_files import temporary_path
 from qbed.base.terminal import clean, shorten
+from qbed.campaign.lock import NEXT_STEP
 from qbed.claims.verdict import Verdict, caveats_of
 from qbed.storage.listing import Listing
 
@@ -184,6 +185,8 @@ def _page(run: Ended) -> Iterator[str]:
             yield f"### {title}\n"
             yield from (f"- {_plain(text)}" for text in texts[:MAX_LINES])
             yield ""
+            if title == "Lock":
+                yield f"{NEXT_STEP}\n"
 
 
 def _plain(text: object) -> str:

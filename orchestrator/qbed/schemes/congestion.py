@@ -15,8 +15,8 @@ from pydantic import Field as Given
 from pydantic import model_validator
 
 from qbed.base.errors import QbedError, nearest
-from qbed.base.locations import congestion_folder
-from qbed.schemes.declaration import Declared, load_declared
+from qbed.base.locations import congestion_folders
+from qbed.schemes.declaration import Declared, declarations, load_declared
 from qbed.schemes.encoding import Field, Value, kernel_value
 from qbed.schemes.parameter import Parameter, check_parameters
 
@@ -91,22 +91,22 @@ class CongestionControl(Declared):
 
 
 @cache
-def _congestion_controls(folder: Path) -> dict[str, CongestionControl]:
+def _congestion_controls(folders: tuple[Path, ...]) -> dict[str, CongestionControl]:
     found: dict[str, CongestionControl] = {}
     owners = dict.fromkeys(LINUX_CONTROLS, "Linux")
-    for path in sorted(folder.glob("[!.]*/congestion.yml")):
+    for path in declarations(folders, "congestion.yml", "congestion control"):
         control = load_declared(path, CongestionControl, path.parent.name, "folder")
         for name in control.controls:
             if name in owners:
                 raise QbedError(f"{path}: `{name}` is a congestion control of {owners[name]}; expected another name")
-            owners[name] = f"congestion/{control.name}"
+            owners[name] = str(path.parent)
         found[control.name] = control
     return found
 
 
 def congestion_controls(folder: Path | None = None) -> dict[str, CongestionControl]:
     """The declarations by the folders' names."""
-    return _congestion_controls(folder or congestion_folder())
+    return _congestion_controls((folder,) if folder else congestion_folders())
 
 
 def control_names() -> list[str]:

@@ -9,7 +9,7 @@ A scheme's host side is a `Controller`, declared in `schemes/SCHEME/host/NAME.ym
 `Controller.options(values)` packs its parameters into what stands within QRATE_A_PARAMETERS.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ from pydantic import Field as Given
 from pydantic import ValidationError, model_validator
 
 from qbed.base.errors import QbedError, nearest
-from qbed.base.locations import schemes_folder
+from qbed.base.locations import schemes_folder, schemes_folders
 from qbed.config.messages import explain
 from qbed.config.source import read
 from qbed.config.strict import Strict
@@ -368,9 +368,20 @@ def load_controller(path: Path) -> Controller:
     return controller.model_copy(update={"scheme": path.parent.parent.name})
 
 
+def declarations(folders: Sequence[Path], file: str, kind: str) -> list[Path]:
+    """The declarations `*/FILE` in some folders. QbedError if two of them have one name."""
+    found: dict[str, Path] = {}
+    for path in (path for folder in folders for path in sorted(folder.glob(f"[!.]*/{file}"))):
+        name = path.parent.name
+        if name in found:
+            raise QbedError(f"{path}: there is a {kind} `{name}` already: {found[name]}; expected another name")
+        found[name] = path
+    return list(found.values())
+
+
 @cache
-def _registry(folder: Path) -> dict[str, Scheme]:
-    return {path.parent.name: load_scheme(path.parent) for path in sorted(folder.glob("[!.]*/scheme.yml"))}
+def _registry(folders: tuple[Path, ...]) -> dict[str, Scheme]:
+    return {path.parent.name: load_scheme(path.parent) for path in declarations(folders, "scheme.yml", "scheme")}
 
 
 def plain_schemes() -> list[str]:
@@ -388,13 +399,13 @@ def default_scheme() -> str:
 
 def registry(folder: Path | None = None) -> dict[str, Scheme]:
     """Every scheme by its name: the folders that have a scheme.yml."""
-    return _registry(folder or schemes_folder())
+    return _registry((folder,) if folder else schemes_folders())
 
 
 @cache
-def _controllers(folder: Path) -> dict[str, Controller]:
+def _controllers(folders: tuple[Path, ...]) -> dict[str, Controller]:
     found: dict[str, Controller] = {}
-    for path in sorted(folder.glob("*/host/*.yml")):
+    for path in (path for folder in folders for path in sorted(folder.glob("*/host/*.yml"))):
         controller = load_controller(path)
         if controller.name in found:
             raise QbedError(f"{path}: there is {found[controller.name].declaration}, too: one name, one controller")
@@ -404,7 +415,7 @@ def _controllers(folder: Path) -> dict[str, Controller]:
 
 def controllers(folder: Path | None = None) -> dict[str, Controller]:
     """Every controller by its name: the files schemes/SCHEME/host/NAME.yml."""
-    return _controllers(folder or schemes_folder())
+    return _controllers((folder,) if folder else schemes_folders())
 
 
 def controller_named(name: str) -> Controller:

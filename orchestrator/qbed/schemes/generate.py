@@ -23,7 +23,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from qbed.base.errors import QbedError
-from qbed.base.locations import schemes_folder
+from qbed.base.locations import schemes_folders
 from qbed.config.units import Amount
 from qbed.schemes.congestion import CongestionControl, congestion_controls
 from qbed.schemes.declaration import Controller, Scheme, Statistic, controllers, registry
@@ -210,9 +210,10 @@ def _render(template: str, variables: Variables) -> str:
     return _TEMPLATES.get_template(f"{template}.j2").render(variables)
 
 
-def _host_side(folder: Path) -> dict[str, str]:
+def _host_side(folder: Path | None) -> dict[str, str]:
     """Return the files of the module qrate: every controller, its parameters, and a list of all."""
-    files = {f"qrate/{path.name}": path.read_text() for path in sorted(folder.glob("*/host/*.h"))}
+    headers = (path for place in ((folder,) if folder else schemes_folders()) for path in place.glob("*/host/*.h"))
+    files = {f"qrate/{path.name}": path.read_text() for path in sorted(headers)}
     found = [_controller(controller) for controller in controllers(folder).values()]
     for variables in found:
         files[f"qrate/{variables['kind']}_controller.h"] = _render("controller.h", variables)
@@ -225,7 +226,7 @@ def generated(what: str, folder: Path | None = None) -> dict[str, str]:
     """The files, by their paths, of every scheme that has a module of its own; `what` is `kernel` or `tc`. Without
     `folder` also those of congestion controls.
     """
-    files = _host_side(folder or schemes_folder()) if what == "kernel" else {}
+    files = _host_side(folder) if what == "kernel" else {}
     for scheme in registry(folder).values():
         if scheme.qdisc.module is None:
             continue

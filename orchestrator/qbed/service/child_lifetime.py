@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from qbed.base.locations import repository
 from qbed.base.processes import end_with_parent
 
 STOP_S = 25.0
@@ -42,9 +43,11 @@ async def start(
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The service's environment without the owner's permissions and token."""
+    """The service's environment without the owner's permissions and token. An uploaded lab names no repository: its
+    code would run here.
+    """
     inherited = {name: value for name, value in os.environ.items() if name not in ("QBED_TRUST", "QBED_TOKEN")}
-    return inherited | more
+    return inherited | {"QBED_REPOSITORY": str(repository() or "")} | more
 
 
 async def end(process: Process, patience_s: float = STOP_S) -> None:

@@ -21,7 +21,7 @@ from qbed.base.files import read_bytes
 from qbed.base.json_files import LARGEST
 from qbed.base.locations import checkout, setup_folder
 from qbed.substrates.build_lock import build_lock
-from qbed.substrates.toolchain import Toolchain, ToolchainError
+from qbed.substrates.toolchain import Toolchain, ToolchainError, build_for_repository
 
 BUILDING = "building"
 """The lock that serializes builds for a virtual environment, in its folder of the set-up."""
@@ -54,7 +54,14 @@ def changed_sources(record: str = RECORD) -> list[str]:
 
 
 def build_changed(report: Callable[[str], None]) -> None:
-    """Build what has changed since `make setup`. Raise `ToolchainError` if the build fails."""
+    """Build what has changed since `make setup`, and the modules of the user's repository. Raise `ToolchainError` if
+    the build fails.
+    """
+    _build_checkout(report)
+    build_for_repository(report)
+
+
+def _build_checkout(report: Callable[[str], None]) -> None:
     changed = changed_sources()
     if not changed:
         return
@@ -67,7 +74,7 @@ def build_changed(report: Callable[[str], None]) -> None:
             if not names:
                 return  # another process has just built it
             report(f"{shorten_names(names)} changed after the set-up: building again")
-            environment = os.environ | {"QBED_KERNEL": _series(_read_record(place / RECORD))}
+            environment = os.environ | {"QBED_KERNEL": _series(_read_record(place / RECORD)), "QBED_REPOSITORY": ""}
             command = [str(root / "tools" / "setup"), "--build"]
             done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
             if done.returncode == 0:

@@ -6,7 +6,8 @@ them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from qbed.base.files import read_bytes
 from qbed.base.json_files import LARGEST, SealError
-from qbed.base.locations import checkout, setup_folder, toolchain_folder
+from qbed.base.locations import checkout, repository, setup_folder, toolchain_folder
 from qbed.substrates import SubstrateError
 from qbed.substrates.toolchain_files import MANIFEST, RECORD, checksums, damaged_files
+from qbed.substrates.user_modules import BuildError, build_user_modules, toolchain_with_modules
 
 MODULES = ("qlink", "qtap", "qgate")
 
@@ -83,11 +85,43 @@ class Toolchain:
 
 
 def find_toolchain() -> Toolchain:
-    """The toolchain of `$QBED_TOOLCHAIN`, or qbed's own; `ToolchainError` says what is missing."""
+    """The toolchain with the modules of the user's repository, if they are built; `ToolchainError` says what is
+    missing.
+    """
+    base = base_toolchain()
+    with _module_errors():
+        place = toolchain_with_modules(base.folder)
+    return base if place is None or not place.is_dir() else toolchain_in(place)
+
+
+def base_toolchain() -> Toolchain:
+    """The toolchain of `$QBED_TOOLCHAIN`, or qbed's own, without modules of the user; `ToolchainError` says what is
+    missing.
+    """
     named = os.environ.get("QBED_TOOLCHAIN")
     if named:
         return toolchain_in(Path(named), f"QBED_TOOLCHAIN names an incomplete folder: {_REPLACE}")
     return toolchain_in(toolchain_folder())
+
+
+def build_for_repository(report: Callable[[str], None]) -> None:
+    """Build the modules of the user's repository. `ToolchainError` if the build fails."""
+    if repository() is None:
+        return
+    base = base_toolchain()
+    with _module_errors():
+        build_user_modules(base.folder, base.manifest.kernel_series, base.manifest.kernel_version, report)
+
+
+@contextmanager
+def _module_errors() -> Iterator[None]:
+    try:
+        yield
+    except BuildError as error:
+        raise ToolchainError(str(error)) from error
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}"
+        raise ToolchainError(f"the kernel modules of {repository()} cannot be built: {reason}") from error
 
 
 def built_toolchains() -> dict[str, Toolchain]:

@@ -34,7 +34,7 @@ def test_it_is_ecn_under_another_name(schemes: Path) -> None:
     files = sorted(str(path.relative_to(schemes / "my_own")) for path in (schemes / "my_own").rglob("*.*"))
     assert files == [
         *("README.md", "kernel/my_own_algorithm.h", "kernel/sch_my_own.c", "scheme.yml"),
-        "tests/test_my_own_algorithm.c",
+        *("tests/test_my_own.py", "tests/test_my_own_algorithm.c"),
     ]
     rule = (schemes / "my_own" / "kernel" / "my_own_algorithm.h").read_text()
     queue = (schemes / "my_own" / "kernel" / "sch_my_own.c").read_text()

@@ -114,7 +114,7 @@ def test_the_declarations_of_the_schemes_in_use_are_inputs(
 ) -> None:
     """The statistics of a scheme become rows by its declaration."""
     plan, schemes = plan_of(tmp_path), shutil.copytree(schemes_folder(), tmp_path / "schemes")
-    monkeypatch.setattr("qbed.substrates.virtual.inputs.schemes_folder", lambda: schemes)
+    monkeypatch.setenv("QBED_SCHEMES", str(schemes))
     for scheme, used in (("abq", False), ("rpm", False), ("ecn", True), ("stamp", True)):
         before = key_of(toolchain, plan)
         with (schemes / scheme / "scheme.yml").open("a") as file:

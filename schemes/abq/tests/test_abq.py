@@ -16,8 +16,8 @@ from qbed.cells.plausibility import QueueSummary, examine
 from qbed.plan.ports import port_names
 from qbed.schemes.declaration import registry
 from qbed.telemetry.taps import SUMMARY_FIELDS, Run, read_taps
+from qbed.testing import CellOutput
 
-from qbed_testing.cells import CellOutput
 from qbed_testing.pcap import has_valid_checksum, read_pcap
 
 FIN, SYN, RST, ACK, ECE = 1, 2, 4, 16, 64

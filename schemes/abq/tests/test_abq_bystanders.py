@@ -16,8 +16,7 @@ from test_abq import ACK, FIN, SYN, arrivals, departures, events
 
 from qbed.plan.model import Plan
 from qbed.schemes.declaration import registry
-
-from qbed_testing.cells import CellOutput
+from qbed.testing import CellOutput
 
 LAB = """
 name: bystanders

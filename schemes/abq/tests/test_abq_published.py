@@ -11,8 +11,8 @@ from test_abq import arrivals, departures, events, parse
 
 from qbed.base.errors import QbedError
 from qbed.schemes.declaration import registry
+from qbed.testing import CellOutput
 
-from qbed_testing.cells import CellOutput
 from qbed_testing.pcap import has_valid_checksum, read_pcap
 
 LAB = """

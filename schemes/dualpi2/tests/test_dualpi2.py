@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qbed_testing.cells import CellOutput, run_lab, store_tables
+from qbed.testing import CellOutput, run_lab, store_tables
 
 LAB = """
 name: dualpi2

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from qbed_testing.cells import CellOutput, assert_tcp_as_with_droptail
+from qbed.testing import CellOutput, assert_tcp_as_with_droptail
+
 from qbed_testing.congestion import COMPACT, PORT, Flag, Header, Kind, Type, Unit
 from qbed_testing.datagrams import SENDER, CapturedDatagram, Datagram, DatagramLab, padded_payload
 

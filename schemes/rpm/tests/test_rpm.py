@@ -30,8 +30,8 @@ from rpm_model import (
 from qbed.plan.model import Metrics, Plan, Route, Via
 from qbed.schemes.declaration import registry
 from qbed.substrates.virtual.substrate import VirtualSubstrate
+from qbed.testing import LIMITS, CellOutput, store_tables, write_plan
 
-from qbed_testing.cells import LIMITS, CellOutput, store_tables, write_plan
 from qbed_testing.pcap import read_pcap
 
 DUMBBELL = """

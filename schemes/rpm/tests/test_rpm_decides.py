@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from rpm_model import ACK, CE, ECE, SYN, Segment, segments
 
-from qbed_testing.cells import CellOutput, store_tables
+from qbed.testing import CellOutput, store_tables
+
 from qbed_testing.pcap import read_pcap
 
 LAB = """

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from stamp_model import Port, expected
 
-from qbed_testing.cells import CellOutput, assert_tcp_as_with_droptail
+from qbed.testing import CellOutput, assert_tcp_as_with_droptail
+
 from qbed_testing.congestion import COMPACT, PORT, Flag, Header, Kind, Type, Unit, parse
 from qbed_testing.datagrams import SENDER, CapturedDatagram, Datagram, DatagramLab, ones_complement_sum, padded_payload
 

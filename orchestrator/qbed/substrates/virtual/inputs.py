@@ -22,7 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from qbed.base.files import open_regular
-from qbed.base.locations import schemes_folder
+from qbed.base.locations import scheme_folder
 from qbed.plan.model import Plan
 from qbed.plan.queue import TcQdisc
 from qbed.substrates.kernels import toolchain_of
@@ -34,7 +34,7 @@ KERNEL, AGENT, P4SWITCH, TC = "kernel", "agent", "p4switch", "tc"
 _PROGRAM = "program "
 """Prefix of the names of the machine's programs."""
 _DEFAULT_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-_DECLARATION = re.compile(r"schemes/[A-Za-z0-9_-]+/scheme\.yml")
+_DECLARATION = re.compile(r"schemes/([A-Za-z0-9_-]+)/scheme\.yml")
 _MAX_HASHED_BYTES = 1 << 30
 """Larger programs count by size and time: a run folder, which names programs, may be untrusted."""
 
@@ -76,8 +76,8 @@ class VirtualInputs:
         except ToolchainError:
             return ""
         manifest, checksums = toolchain.manifest, toolchain.checksums
-        if _DECLARATION.fullmatch(name):
-            return _file(str(schemes_folder().parent / name))
+        if declaration := _DECLARATION.fullmatch(name):
+            return _file(str(scheme_folder(declaration[1]) / "scheme.yml"))
         match name:
             case "kernel":
                 parts = (manifest.kernel_version, manifest.kernel_hash or checksums.get("linux", ""))

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,7 @@ from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.substrates import Limits
-from qbed.substrates.virtual.guest import Guest
-from qbed.substrates.virtual.substrate import VirtualSubstrate
+from qbed.substrates import DEFAULT, Limits, substrate
 from qbed.telemetry.records import read_counters
 from qbed.telemetry.sojourn import Sojourn
 from qbed.telemetry.taps import Histogram, Records, read_taps
@@ -104,64 +100,10 @@ def assert_tcp_as_with_droptail(run_cell: Callable[[str], CellOutput], scheme: s
     assert sum(queue.drops for queue in cell.counters().queues) > 0
 
 
-class RunningLab:
-    """A lab that is up; its nodes run programs of the host."""
-
-    def __init__(self, guest: Guest) -> None:
-        self._guest = guest
-        self._numbers = itertools.count(1)
-
-    @property
-    def pid(self) -> int:
-        return self._guest.pid
-
-    def _wait_for(self, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], str]:
-        output = ""
-        while True:
-            messages = self._guest.wait(120)
-            assert messages, f"the guest sends nothing or has ended; its output: {output}"
-            for message in messages:
-                if message["event"] in ("stdout", "stderr"):
-                    output += base64.b64decode(message["data"]).decode()
-                elif message["event"] == "error":
-                    raise AssertionError(message["error"])
-                elif wanted(message):
-                    return message, output
-
-    def wait_until_ready(self) -> None:
-        """Wait until the lab is up and its epoch is reached."""
-        self._wait_for(lambda message: message["event"] == "ready")
-
-    def run(self, node: str, *argv: str) -> tuple[int, str]:
-        """Run a command to its end, and return its exit status and its output."""
-        number = self._send("exec", node, argv)
-        message, output = self._wait_for(lambda message: message["event"] == "exit" and message["id"] == number)
-        return int(message["code"]), output
-
-    def start(self, node: str, *argv: str) -> None:
-        """Start a command; the guest runs the next command after it has ended."""
-        self._send("exec", node, argv)
-
-    def stop(self) -> None:
-        """Take the lab down, which writes its results to its folder."""
-        self._guest.send({"command": "stop"})
-        while self._guest.wait(120):
-            pass
-
-    def background(self, node: str, *argv: str) -> None:
-        """Start a command in the background; the guest runs the next command at once."""
-        self._send("background", node, argv)
-
-    def _send(self, command: str, node: str, argv: Sequence[str]) -> int:
-        number = next(self._numbers)
-        self._guest.send({"command": command, "id": number, "node": node, "argv": list(argv), "env": {}, "cwd": "/"})
-        return number
-
-
 def run_lab(folder: Path, text: str, seed: int = 1) -> CellOutput:
     """Compile a lab and run it as one cell in `folder`."""
     plan = write_plan(folder, text, seed)
-    VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
+    substrate(DEFAULT).cell(folder, plan).run(LIMITS, lambda fraction: None)
     return CellOutput(plan, folder)
 
 

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernel modules of the user's repository: a copy of the toolchain with its schemes and congestion controls, in the
+cache under the hash of their sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from qbed.base.cache import cache_folder
+from qbed.base.files import MIB, read_bytes
+from qbed.base.locations import repository, sources_folder
+from qbed.substrates.build_lock import build_lock
+from qbed.substrates.toolchain_files import RECORD, all_damaged_files, record
+
+_SOURCES = ("schemes/*/kernel/**/*", "schemes/*/host/*", "congestion/*/kernel/**/*")
+_DECLARATIONS = ("schemes/*/scheme.yml", "congestion/*/congestion.yml")
+_GENERATOR = Path(__file__).parents[1] / "schemes"
+"""The sources of the code generator."""
+_LARGEST = 4 * MIB
+
+
+class BuildError(Exception):
+    """The modules were not built; the message says why, and the build has printed its errors."""
+
+
+def toolchain_with_modules(base: Path) -> Path | None:
+    """The folder in the cache of a toolchain with the modules of the user's repository, built or not. None if it has
+    none.
+    """
+    root = repository()
+    if root is None:
+        return None
+    sources = sorted(_files(root, _SOURCES))
+    if not sources:
+        return None
+    digest = hashlib.sha256(read_bytes(base / RECORD, _LARGEST))
+    generator = [*_GENERATOR.glob("*.py"), *_GENERATOR.glob("templates/*.j2")]
+    for place, files in ((root, [*sources, *_files(root, _DECLARATIONS)]), (_GENERATOR, generator)):
+        for path in sorted(files):
+            digest.update(f"{path.relative_to(place)}\n".encode() + hashlib.sha256(read_bytes(path, _LARGEST)).digest())
+    return cache_folder() / "repository" / digest.hexdigest()[:16]
+
+
+def build_user_modules(base: Path, series: str, version: str, report: Callable[[str], None]) -> None:
+    """Build the modules of the user's repository for a toolchain's kernel, if they are not. `BuildError`; OSError."""
+    place, root = toolchain_with_modules(base), repository()
+    if place is None or root is None or _is_complete(place):
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with build_lock(place.parent / "building", f"building the kernel modules of {root}", report):
+        if _is_complete(place):
+            return  # another process has just built it
+        report(f"building the kernel modules of {root}")
+        modules = _build(root, series, version)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=place.parent) as work:
+            new = Path(work, "toolchain")
+            _copy(base, new)
+            for module in modules:
+                _add(module, new)
+            record(new)
+            shutil.rmtree(place, ignore_errors=True)
+            new.rename(place)
+
+
+def _files(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    """The files that kernel/modules.sh builds."""
+    for path in (path for pattern in patterns for path in root.glob(pattern)):
+        if path.is_file() and not path.name.startswith(".") and not path.name.endswith("~"):
+            yield path
+
+
+def _is_complete(place: Path) -> bool:
+    return place.is_dir() and not any(True for _ in all_damaged_files(place))
+
+
+def _build(root: Path, series: str, version: str) -> list[Path]:
+    """Build the modules. Return the folder of each module's build."""
+    kernel = sources_folder() / "kernel"
+    environment = os.environ | {"QBED_KERNEL": series, "QBED_PYTHON": sys.executable}
+    built, _, built_version = _output([kernel / "build.sh"], environment).strip().rpartition("\n")[2].partition(" ")
+    if built_version != version:
+        raise BuildError(
+            f"the kernel modules of {root} are for the kernel {built_version} of this machine, but the toolchain has"
+            f" {version}: run `make setup`, or install a wheel that was built on this release of Debian"
+        )
+    return [Path(line) for line in _output([kernel / "modules.sh", built, root], environment).splitlines()[1:]]
+
+
+def _output(command: list[str | Path], environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise BuildError(f"the kernel modules of {repository()} did not build: see above")
+    return done.stdout
+
+
+def _copy(base: Path, new: Path) -> None:
+    """Copy a toolchain; folders that it links to are linked."""
+    new.mkdir()
+    for path in base.iterdir():
+        if path.is_symlink():
+            (new / path.name).symlink_to(path.resolve())
+        elif path.is_dir():
+            (new / path.name).mkdir()
+            for file in path.iterdir():
+                _link(file, new / path.name / file.name)
+        elif path.name != RECORD:
+            _link(path, new / path.name)
+
+
+def _link(file: Path, place: Path) -> None:
+    with suppress(OSError):  # another file system, or another user's file
+        os.link(file, place)
+        return
+    shutil.copy2(file, place)
+
+
+def _add(module: Path, new: Path) -> None:
+    """Add a module's files to a toolchain."""
+    (new / "lines").mkdir(exist_ok=True)
+    for file in module.iterdir():
+        place = new / ("modules" if file.suffix == ".ko" else "lines") / file.name
+        place.unlink(missing_ok=True)
+        shutil.copyfile(file, place)
