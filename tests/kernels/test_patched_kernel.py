@@ -76,9 +76,29 @@ def test_a_patched_kernel_runs_beside_its_series(folder: Path) -> None:
     assert not set(names) & set(run(folder, "kernel", "ls").stdout.split())
 
 
-@pytest.mark.skipif(
+needs_7_2 = pytest.mark.skipif(
     not (setup_folder() / "toolchain-7.2").exists(), reason="kernel 7.2 is not built: make test-kernels"
 )
+
+
+@needs_7_2
+def test_modules_of_a_repository_are_built_for_each_kernel(tmp_path: Path) -> None:
+    assert run(tmp_path, "init").returncode == 0
+    (tmp_path / "labs" / "two").mkdir()
+    text = LAB.replace("scheme: ecn", "scheme: my_ecn").replace("tcp: cubic", "tcp: my_aimd")
+    (tmp_path / "labs" / "two" / "lab.yml").write_text(text)
+    campaign = CAMPAIGN.replace("./my-patches", "7.2")
+    (tmp_path / "labs" / "two" / "campaign.yml").write_text(campaign)
+    done = run(tmp_path, "run", "two", "--out", "out", "--no-images")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("building the kernel modules of") == 2
+    rows = qbed.open(tmp_path / "out").sql("SELECT kernel, status FROM cells ORDER BY kernel").to_pylist()
+    assert [(row["kernel"], row["status"]) for row in rows] == [(6.12, "complete"), (7.2, "complete")]
+    again = run(tmp_path, "run", "two", "--out", "out", "--no-images")
+    assert again.returncode == 0 and "building" not in again.stderr
+
+
+@needs_7_2
 def test_the_demo_on_two_series_has_the_locked_traces(tmp_path: Path) -> None:
     lab = str(labs_folder() / "dumbbell")
     done = run(tmp_path, "run", lab, "--profile", "kernels", "--locked", "--out", "out", "--no-images")

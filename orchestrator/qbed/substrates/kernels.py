@@ -26,7 +26,16 @@ from qbed.config.reach import trusted
 from qbed.network.kernels import KernelFolderError, LabKernel, patch_files, patched_kernel, user_kernel
 from qbed.substrates.build_lock import build_lock
 from qbed.substrates.rebuild import BUILDING, RECORD, changed_sources
-from qbed.substrates.toolchain import Toolchain, ToolchainError, find_toolchain, toolchain_in
+from qbed.substrates.toolchain import (
+    Toolchain,
+    ToolchainError,
+    base_toolchain,
+    build_for_repository,
+    find_toolchain,
+    toolchain_in,
+    with_user_modules,
+)
+from qbed.substrates.user_modules import toolchain_with_modules
 
 _PREFIX = "toolchain-"
 _ORIGIN = "origin-"
@@ -34,12 +43,18 @@ Report = Callable[[str], None]
 
 
 def toolchain_of(kernel: str | None) -> Toolchain:
-    """The toolchain of a kernel by its name; None: that of the set-up. `ToolchainError` if it is not built."""
-    found = None
+    """The toolchain of a kernel by its name, with the modules of the user's repository if they are built. None: that of
+    the set-up. `ToolchainError` if it is not built.
+    """
+    return find_toolchain() if kernel is None else with_user_modules(_base_of(kernel))
+
+
+def _base_of(kernel: str) -> Toolchain:
+    """The toolchain of a kernel without modules of the user. `ToolchainError` if it is not built."""
     with suppress(ToolchainError):
-        found = find_toolchain()
-    if kernel is None or (found is not None and found.manifest.kernel_series == kernel and not _patches_of(kernel)):
-        return found or find_toolchain()
+        found = base_toolchain()
+        if found.manifest.kernel_series == kernel and not _patches_of(kernel):
+            return found
     folder = setup_folder() / f"{_PREFIX}{kernel}"
     if not folder.exists():
         raise ToolchainError(f"the kernel {kernel} is not built here: run `qbed kernel build`")
@@ -52,8 +67,15 @@ def build_kernel(kernel: LabKernel, report: Report, *, permitted: bool = False) 
     Makefiles of patches and trees run on this machine, as the user. So those of a lab are built only if the files are
     trusted, if the user confirms it, or if the command names them (`permitted`).
     """
-    if _is_current(kernel.name):
-        return toolchain_of(kernel.name)
+    if not _is_current(kernel.name):
+        _build(kernel, report, permitted=permitted)
+    base = _base_of(kernel.name)
+    if toolchain_with_modules(base.folder) is not None and with_user_modules(base) == base:
+        build_for_repository(report, base)
+    return toolchain_of(kernel.name)
+
+
+def _build(kernel: LabKernel, report: Report, *, permitted: bool) -> None:
     root = checkout()
     if root is None:
         raise ToolchainError(f"the kernel {kernel.name} is not built, and a wheel cannot build one: a checkout can")
@@ -64,7 +86,7 @@ def build_kernel(kernel: LabKernel, report: Report, *, permitted: bool = False) 
     what = f"the kernel {kernel.name}" + (f" of {kernel.folder}" if kernel.folder else "")
     with build_lock(setup_folder() / BUILDING, f"building {what}", report):
         if _is_current(kernel.name):
-            return toolchain_of(kernel.name)
+            return
         report(f"building {what} and the modules for it")
         environment = os.environ | {"QBED_KERNEL": kernel.name.partition("+")[0]}
         command = [str(root / "tools" / "setup"), "--beside", *options]
@@ -76,7 +98,6 @@ def build_kernel(kernel: LabKernel, report: Report, *, permitted: bool = False) 
         if kernel.is_tree and user_kernel(kernel.folder).name != kernel.name:
             remove_kernel(kernel.name)
             raise ToolchainError(f"{kernel.folder} has changed during its build: run it again")
-    return toolchain_of(kernel.name)
 
 
 def _options(kernel: LabKernel) -> list[str]:
@@ -96,7 +117,7 @@ def _options(kernel: LabKernel) -> list[str]:
 def _is_current(kernel: str) -> bool:
     """Whether a kernel's toolchain is built, of the sources as they are now."""
     try:
-        found = toolchain_of(kernel)
+        found = _base_of(kernel)
     except ToolchainError:
         return False
     beside = (setup_folder() / f"{_PREFIX}{kernel}").resolve() == found.folder

@@ -18,7 +18,7 @@ from qbed.base.json_files import LARGEST, SealError
 from qbed.base.locations import checkout, repository, setup_folder, toolchain_folder
 from qbed.substrates import SubstrateError
 from qbed.substrates.toolchain_files import MANIFEST, RECORD, checksums, damaged_files
-from qbed.substrates.user_modules import BuildError, build_user_modules, toolchain_with_modules
+from qbed.substrates.user_modules import BuildError, KernelBuild, build_user_modules, toolchain_with_modules
 
 MODULES = ("qlink", "qtap", "qgate")
 
@@ -88,7 +88,11 @@ def find_toolchain() -> Toolchain:
     """The toolchain with the modules of the user's repository, if they are built; `ToolchainError` says what is
     missing.
     """
-    base = base_toolchain()
+    return with_user_modules(base_toolchain())
+
+
+def with_user_modules(base: Toolchain) -> Toolchain:
+    """A toolchain's copy with the modules of the user's repository, if they are built; `ToolchainError`."""
     with _module_errors():
         place = toolchain_with_modules(base.folder)
     return base if place is None or not place.is_dir() else toolchain_in(place)
@@ -104,13 +108,16 @@ def base_toolchain() -> Toolchain:
     return toolchain_in(toolchain_folder())
 
 
-def build_for_repository(report: Callable[[str], None]) -> None:
-    """Build the modules of the user's repository. `ToolchainError` if the build fails."""
+def build_for_repository(report: Callable[[str], None], base: Toolchain | None = None) -> None:
+    """Build the modules of the user's repository for a toolchain's kernel, by default that of the set-up.
+    `ToolchainError` if the build fails.
+    """
     if repository() is None:
         return
-    base = base_toolchain()
+    base = base or base_toolchain()
+    kernel = KernelBuild(base.manifest.kernel_series, base.manifest.kernel_version, base.manifest.kernel_hash)
     with _module_errors():
-        build_user_modules(base.folder, base.manifest.kernel_series, base.manifest.kernel_version, report)
+        build_user_modules(base.folder, kernel, report)
 
 
 @contextmanager

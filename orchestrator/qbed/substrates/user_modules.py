@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from qbed.base.cache import cache_folder
@@ -26,6 +27,15 @@ _DECLARATIONS = ("schemes/*/scheme.yml", "congestion/*/congestion.yml")
 _GENERATOR = Path(__file__).parents[1] / "schemes"
 """The sources of the code generator."""
 _LARGEST = 4 * MIB
+
+
+@dataclass(frozen=True)
+class KernelBuild:
+    """A kernel that modules are built for: its series, its version, and the folder of its build in the cache."""
+
+    series: str
+    version: str
+    folder: str
 
 
 class BuildError(Exception):
@@ -50,7 +60,7 @@ def toolchain_with_modules(base: Path) -> Path | None:
     return cache_folder() / "repository" / digest.hexdigest()[:16]
 
 
-def build_user_modules(base: Path, series: str, version: str, report: Callable[[str], None]) -> None:
+def build_user_modules(base: Path, kernel: KernelBuild, report: Callable[[str], None]) -> None:
     """Build the modules of the user's repository for a toolchain's kernel, if they are not. `BuildError`; OSError."""
     place, root = toolchain_with_modules(base), repository()
     if place is None or root is None or _is_complete(place):
@@ -60,7 +70,7 @@ def build_user_modules(base: Path, series: str, version: str, report: Callable[[
         if _is_complete(place):
             return  # another process has just built it
         report(f"building the kernel modules of {root}")
-        modules = _build(root, series, version)
+        modules = _build(root, kernel)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=place.parent) as work:
             new = Path(work, "toolchain")
             _copy(base, new)
@@ -82,17 +92,21 @@ def _is_complete(place: Path) -> bool:
     return place.is_dir() and not any(True for _ in all_damaged_files(place))
 
 
-def _build(root: Path, series: str, version: str) -> list[Path]:
+def _build(root: Path, kernel: KernelBuild) -> list[Path]:
     """Build the modules. Return the folder of each module's build."""
-    kernel = sources_folder() / "kernel"
-    environment = os.environ | {"QBED_KERNEL": series, "QBED_PYTHON": sys.executable}
-    built, _, built_version = _output([kernel / "build.sh"], environment).strip().rpartition("\n")[2].partition(" ")
-    if built_version != version:
-        raise BuildError(
-            f"the kernel modules of {root} are for the kernel {built_version} of this machine, but the toolchain has"
-            f" {version}: run `make setup`, or install a wheel that was built on this release of Debian"
-        )
-    return [Path(line) for line in _output([kernel / "modules.sh", built, root], environment).splitlines()[1:]]
+    sources = sources_folder() / "kernel"
+    environment = os.environ | {"QBED_KERNEL": kernel.series, "QBED_PYTHON": sys.executable}
+    built = cache_folder() / "kernel" / kernel.folder
+    if not kernel.folder or not (built / "linux").exists():
+        line = _output([sources / "build.sh"], environment).strip().rpartition("\n")[2]
+        place, _, version = line.partition(" ")
+        if version != kernel.version:
+            raise BuildError(
+                f"the kernel modules of {root} are for the kernel {version} of this machine, but the toolchain has"
+                f" {kernel.version}: run `make setup`, or install a wheel that was built on this release of Debian"
+            )
+        built = Path(place)
+    return [Path(line) for line in _output([sources / "modules.sh", built, root], environment).splitlines()[1:]]
 
 
 def _output(command: list[str | Path], environment: dict[str, str]) -> str:
