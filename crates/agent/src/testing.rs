@@ -64,8 +64,8 @@ pub fn place(node: usize, host_kernel: &[usize], dilation: u32) -> Place {
 /// Layers of modules. A module uses only modules of the layers before its own.
 const LAYERS: &[&[&str]] = &[
     &["failure"],
-    &["socket", "clock", "control", "subprocess", "plan"],
-    &["placement"],
+    &["socket", "clock", "subprocess", "plan"],
+    &["control", "placement"],
     &["netlink", "pipeline"],
     &["lab", "workload"],
     &["results"],
