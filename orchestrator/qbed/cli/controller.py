@@ -15,7 +15,7 @@ from qbed.base.locations import schemes_folder
 from qbed.cli.folder_copies import copy_folder, user_folder
 from qbed.schemes.declaration import controllers
 
-SCHEME, LIKE = "droptail", "aimd"
+LIKE = "aimd"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,11}")
 _PARTS = tuple(part.format(LIKE) for part in ("host/{}.h", "host/{}.yml", "tests/{}.rates", "tests/test_{}_rate.c"))
 _README = """\
@@ -53,4 +53,5 @@ def create(folder: Path, name: str) -> Path:
         raise LabError([f"{name}: expected a controller's name: up to 12 of a-z, 0-9 and `_`, a letter first"])
     if name in controllers():
         raise LabError([f"{name}: there is such a controller already; choose another name"])
-    return copy_folder(schemes_folder() / SCHEME, folder / name, _PARTS, _README, LIKE)
+    like = schemes_folder() / controllers()[LIKE].scheme
+    return copy_folder(like, folder / name, _PARTS, _README, LIKE)

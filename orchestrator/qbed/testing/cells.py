@@ -16,6 +16,7 @@ from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
+from qbed.schemes.declaration import default_scheme
 from qbed.substrates import DEFAULT, Limits, substrate
 from qbed.telemetry.records import read_counters
 from qbed.telemetry.sojourn import Sojourn
@@ -94,7 +95,7 @@ duration: 100 ms
 
 def assert_tcp_as_with_droptail(run_cell: Callable[[str], CellOutput], scheme: str) -> None:
     """Assert that TCP flows through a scheme send the same frames as through drop-tail with an equal buffer."""
-    droptail, cell = (run_cell(DROPTAIL_LAB.replace("SCHEME", name)) for name in ("droptail", scheme))
+    droptail, cell = (run_cell(DROPTAIL_LAB.replace("SCHEME", name)) for name in (default_scheme(), scheme))
     assert cell.flows() == droptail.flows()
     assert cell.digest()["taps.bin"] == droptail.digest()["taps.bin"]
     assert sum(queue.drops for queue in cell.counters().queues) > 0
