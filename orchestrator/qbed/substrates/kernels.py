@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from qbed.base.locations import checkout, setup_folder
 from qbed.config.reach import trusted
 from qbed.network.kernels import KernelFolderError, LabKernel, patch_files, patched_kernel, user_kernel
 from qbed.substrates.build_lock import build_lock
-from qbed.substrates.rebuild import BUILDING, RECORD, changed_sources
+from qbed.substrates.rebuild import BUILDING, RECORD, changed_sources, run_setup
 from qbed.substrates.toolchain import (
     Toolchain,
     ToolchainError,
@@ -88,10 +86,8 @@ def _build(kernel: LabKernel, report: Report, *, permitted: bool) -> None:
         if _is_current(kernel.name):
             return
         report(f"building {what} and the modules for it")
-        environment = os.environ | {"QBED_KERNEL": kernel.name.partition("+")[0]}
-        command = [str(root / "tools" / "setup"), "--beside", *options]
-        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
-    if done.returncode != 0:
+        done = run_setup(root, kernel.name.partition("+")[0], "--beside", *options)
+    if not done:
         raise ToolchainError(f"{what} was not built: see above")
     if kernel.folder is not None:
         origin.write_text(str(kernel.folder))

@@ -74,16 +74,23 @@ def _build_checkout(report: Callable[[str], None]) -> None:
             if not names:
                 return  # another process has just built it
             report(f"{shorten_names(names)} changed after the set-up: building again")
-            environment = os.environ | {"QBED_KERNEL": _series(_read_record(place / RECORD)), "QBED_REPOSITORY": ""}
-            command = [str(root / "tools" / "setup"), "--build"]
-            done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
-            if done.returncode == 0:
+            if run_setup(root, _series(_read_record(place / RECORD)), "--build"):
                 return
             why = "see above"
     raise ToolchainError(
         f"{shorten_names(changed_sources())} changed after the set-up, and what runs was built before; building it"
         f" again failed ({why}): run `make setup`, or undo the change"
     )
+
+
+def run_setup(root: Path, series: str, *options: str) -> bool:
+    """Run a checkout's set-up for a kernel series, without the user's repository. Return whether it succeeds; it prints
+    its errors.
+    """
+    environment = os.environ | {"QBED_KERNEL": series, "QBED_REPOSITORY": ""}
+    command = [str(root / "tools" / "setup"), *options]
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    return done.returncode == 0
 
 
 def build_program(toolchain: Toolchain, name: str, report: Callable[[str], None]) -> bool:
