@@ -6,13 +6,16 @@ test-kernels).
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
 
 import qbed
+from qbed.base.cache import cache_folder
 from qbed.base.locations import labs_folder, setup_folder
 
 LAB = """\
@@ -83,12 +86,15 @@ needs_7_2 = pytest.mark.skipif(
 
 @needs_7_2
 def test_modules_of_a_repository_are_built_for_each_kernel(tmp_path: Path) -> None:
+    known = set((cache_folder() / "repository").glob("*"))
     assert run(tmp_path, "init").returncode == 0
     (tmp_path / "labs" / "two").mkdir()
     text = LAB.replace("scheme: ecn", "scheme: my_ecn").replace("tcp: cubic", "tcp: my_aimd")
     (tmp_path / "labs" / "two" / "lab.yml").write_text(text)
     campaign = CAMPAIGN.replace("./my-patches", "7.2")
     (tmp_path / "labs" / "two" / "campaign.yml").write_text(campaign)
+    module = tmp_path / "congestion" / "my_aimd" / "kernel" / "tcp_my_aimd.c"
+    module.write_text(f"{module.read_text()}/* {uuid.uuid4()}: no cached module is of this source */\n")
     done = run(tmp_path, "run", "two", "--out", "out", "--no-images")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("building the kernel modules of") == 2
@@ -96,6 +102,8 @@ def test_modules_of_a_repository_are_built_for_each_kernel(tmp_path: Path) -> No
     assert [(row["kernel"], row["status"]) for row in rows] == [(6.12, "complete"), (7.2, "complete")]
     again = run(tmp_path, "run", "two", "--out", "out", "--no-images")
     assert again.returncode == 0 and "building" not in again.stderr
+    for path in set((cache_folder() / "repository").glob("*")) - known:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @needs_7_2
