@@ -69,7 +69,14 @@ def append(path: Path, text: str) -> None:
     path.write_text(path.read_text() + text)
 
 
-def test_modules_of_two_checkouts_are_equal_files(checkout: Path) -> None:
+def test_modules_are_built_one_by_one(checkout: Path, cache: Path) -> None:
+    """One test: building all modules takes over a minute, and each of pytest's workers would do it."""
+    modules_of_two_checkouts_are_equal_files(checkout)
+    an_edit_rebuilds_only_its_module(checkout, cache)
+    a_module_may_have_several_files_and_a_linked_object(checkout, cache)
+
+
+def modules_of_two_checkouts_are_equal_files(checkout: Path) -> None:
     modules = find_toolchain().folder / "modules"
     copies = checkout / ".venv" / "share" / "qbed" / "toolchain" / "modules"
     assert {path.name for path in copies.iterdir()} == {path.name for path in modules.iterdir()}
@@ -77,7 +84,7 @@ def test_modules_of_two_checkouts_are_equal_files(checkout: Path) -> None:
         assert module.read_bytes() == (modules / module.name).read_bytes(), module.name
 
 
-def test_an_edit_rebuilds_only_its_module(checkout: Path, cache: Path) -> None:
+def an_edit_rebuilds_only_its_module(checkout: Path, cache: Path) -> None:
     append(checkout / "schemes" / "rpm" / "kernel" / "rpm_algorithm.h", "/* another line */\n")
     assert build(checkout, cache) == ["rpm"]
     declaration = checkout / "schemes" / "ecn" / "scheme.yml"
@@ -90,7 +97,7 @@ def test_an_edit_rebuilds_only_its_module(checkout: Path, cache: Path) -> None:
     assert build(checkout, cache) == []
 
 
-def test_a_module_may_have_several_files_and_a_linked_object(checkout: Path, cache: Path) -> None:
+def a_module_may_have_several_files_and_a_linked_object(checkout: Path, cache: Path) -> None:
     folder = checkout / "kernel" / "modules" / "two"
     (folder / "deep").mkdir(parents=True)
     (folder / "Kbuild").write_text("obj-m := two.o\ntwo-y := main.o deep/other.o core.o\n")
