@@ -68,7 +68,7 @@ def test_a_patched_kernel_runs_beside_its_series(folder: Path) -> None:
     again = run(folder, "run", ".", "--out", "first", "--no-images")
     assert again.returncode == 0 and "building" not in again.stderr
 
-    # An edited patch is another kernel, whose cells alone are run.
+    # An edited patch is another kernel, and only the cells of that kernel are run.
     (folder / "my-patches" / "0001-beta.patch").write_text(PATCH % 512)
     edited = run(folder, "run", ".", "--out", "second", "--trust", "--no-images")
     assert edited.returncode == 0 and "building the kernel 6.12+" in edited.stderr

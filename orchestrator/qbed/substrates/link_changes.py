@@ -18,6 +18,7 @@ from qbed.config.selectors import is_wide, select
 from qbed.config.units import parse_any_rate, parse_duration, parse_fraction
 from qbed.plan.base import Part
 from qbed.plan.model import End, LinkChange, LinkEvent, Plan
+from qbed.plan.ports import port_names
 from qbed.substrates import Deployment, SessionError
 
 FIELDS = ("rate", "delay", "loss", "state")
@@ -100,10 +101,9 @@ def _ends(plan: Plan, text: str) -> list[tuple[int, Literal["a", "b"]]]:
     if arrow:
         nodes = [node.name for node in plan.nodes]
         local, remote = set(select(left, nodes)), set(select(right, nodes))
-        names = {f"{nodes[a.node]}>{nodes[b.node]}": (i, side) for i, side, a, b in _directions(plan)}
         ends = [(i, side) for i, side, a, b in _directions(plan) if nodes[a.node] in local and nodes[b.node] in remote]
         if not ends:
-            raise ValueError(f"no link leads `{text}`{nearest(text, names)}")
+            raise ValueError(f"no link leads `{text}`{nearest(text, port_names(plan))}")
         return ends
     index = {link.name: i for i, link in enumerate(plan.links)}
     chosen = select(text, index)
@@ -163,12 +163,21 @@ def set_links(lab: Deployment, link: str, fields: Mapping[str, str]) -> LinkSett
 def undo(lab: Deployment) -> LinkSetting:
     """Undo the last change of links, and return it. SessionError if there is none."""
     with _locked(lab.folder):
-        settings = current(lab.folder)
+        settings, plan = current(lab.folder), _plan(lab)
         if not settings:
             raise SessionError(f"no link of {lab.name} was changed by `qbed set`")
-        lab.change_links(*undoing(_plan(lab), settings))
+        _check_links(settings, plan, lab)
+        lab.change_links(*undoing(plan, settings))
         _write(lab.folder, settings[:-1])
     return settings[-1]
+
+
+def _check_links(settings: Sequence[LinkSetting], plan: Plan, lab: Deployment) -> None:
+    """SessionError if the record names a link that the lab does not have: the guest can write into the folder."""
+    named = {change.link for setting in settings for change in setting.links}
+    named |= {state.link for setting in settings for state in setting.states}
+    if not named <= set(range(len(plan.links))):
+        raise SessionError(f"{lab.folder / RECORD} names links that {lab.name} does not have")
 
 
 def _plan(lab: Deployment) -> Plan:

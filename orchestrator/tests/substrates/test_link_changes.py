@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import LinkChange, LinkEvent, Plan
-from qbed.substrates import SessionError
-from qbed.substrates.link_changes import RECORD, LinkSetting, current, parse_setting, undoing
+from qbed.substrates import Deployment, SessionError
+from qbed.substrates.link_changes import RECORD, LinkSetting, current, parse_setting, undo, undoing
 
 LAB = """
 name: links
@@ -90,3 +93,21 @@ def test_a_damaged_record_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / RECORD).write_text(content)
     with pytest.raises(SessionError, match=f"{RECORD} cannot be read"):
         current(tmp_path)
+
+
+@dataclass(frozen=True)
+class Up:
+    """A lab that is up, as far as `undo` reads it."""
+
+    folder: Path
+    name: str = "links"
+
+
+@pytest.mark.parametrize("number", [99, -1])
+def test_a_record_with_links_that_do_not_exist_is_refused(plan: Plan, tmp_path: Path, number: int) -> None:
+    (tmp_path / "plan.json").write_text(plan.dumps())
+    setting = parse_setting(plan, "s1-s2", {"loss": "1%"}).plain()
+    setting["links"][0]["link"] = number  # type: ignore[index, call-overload]
+    (tmp_path / RECORD).write_text(json.dumps([setting]))
+    with pytest.raises(SessionError, match="names links that links does not have"):
+        undo(cast(Deployment, Up(tmp_path)))
