@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed init`: a repository of the user with a lab, a congestion control, a scheme, their tests and a workflow."""
+"""`qbed init`: a repository of the user with a lab, a congestion control, a scheme, a P4 program, their tests and a
+workflow.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,12 @@ import typer
 from qbed import __version__
 from qbed.base import terminal
 from qbed.base.errors import LabError
-from qbed.base.locations import MARKER, forget_repository
+from qbed.base.locations import MARKER, forget_repository, labs_folder
 from qbed.cli import congestion, scheme
 
-CONTROL, SCHEME = "my_aimd", "my_ecn"
+CONTROL, SCHEME, PROGRAM = "my_aimd", "my_ecn", "my_young"
+LIKE_PROGRAM = Path("young-flows", "young.p4")
+"""The P4 program that is copied, below the folder of labs."""
 _FILES = Path(__file__).parent / "repository"
 """The files as they are written; `dot_` stands for a dot at the begin of a name."""
 
@@ -27,8 +31,8 @@ def register(app: typer.Typer) -> None:
 def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write it.")] = Path(),
 ) -> None:
-    """Write a repository for labs, schemes and congestion controls: examples of each that run, tests, and a workflow
-    for CI. Existing files are kept.
+    """Write a repository for labs, schemes, congestion controls and P4 programs: examples of each that run, tests, and
+    a workflow for CI. Existing files are kept.
     """
     kept = write_repository(folder)
     for path in kept:
@@ -40,6 +44,8 @@ def init(
 
 def write_repository(root: Path) -> list[Path]:
     """Write a repository. Return the files that existed before and are kept. LabError if an example's folder exists."""
+    from qbed.p4.source_lock import copy_program
+
     for path in (root / MARKER, root / "congestion" / CONTROL, root / "schemes" / SCHEME, root / "labs" / "first"):
         if path.exists() or path.is_symlink():
             raise LabError([f"{path} exists already: nothing is written; choose another folder"])
@@ -55,6 +61,7 @@ def write_repository(root: Path) -> list[Path]:
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
+    copy_program(labs_folder() / LIKE_PROGRAM, root / "labs" / "first" / f"{PROGRAM}.p4")
     forget_repository()
     return kept
 

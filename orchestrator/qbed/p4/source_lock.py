@@ -8,7 +8,9 @@ modification times decide.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,17 +90,31 @@ def compile_and_lock(found: str, program: Path) -> str:
     """Compile a program and write its lock; returns the compiler's warnings. `StaleError` has its errors."""
     try:
         warnings = compile_program(found, program, p4_folder(), warnings_are_errors=False)
-        lock = {
-            "p4c": version_of(found),
-            "sources": _checksums(program, sources(program, p4_folder())),
-            "made": _checksums(program, compiled_files(program)),
-        }
-        write_json(lock_file(program), lock)
+        _write_lock(program, version_of(found))
     except CompileError as error:
         raise StaleError(f"{program} does not compile: {str(error).strip()}") from error
     except OSError as error:
         raise StaleError(f"{program} cannot be compiled: {error.filename}: {error.strerror}") from error
     return warnings
+
+
+def _write_lock(program: Path, version: str) -> None:
+    lock = {
+        "p4c": version,
+        "sources": _checksums(program, sources(program, p4_folder())),
+        "made": _checksums(program, compiled_files(program)),
+    }
+    write_json(lock_file(program), lock)
+
+
+def copy_program(program: Path, place: Path) -> None:
+    """Copy a program that comes with qbed, with its compiled files, to another path, and write a lock there."""
+    shutil.copyfile(program, place)
+    form, info = compiled_files(program)
+    form_place, info_place = compiled_files(place)
+    form_place.write_text(json.dumps(read_json(form) | {"program": place.name}, indent=0) + "\n")
+    shutil.copyfile(info, info_place)
+    _write_lock(place, str(_read(p4_folder() / "lock.json").get("p4c")))
 
 
 def lock_file(program: Path) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from qbed.base import terminal
+from qbed.config.reach import TRUST
 from qbed.substrates.rebuild import build_changed
 from qbed.testing.cells import CellOutput, run_lab
 
@@ -27,8 +28,12 @@ def toolchain_is_built() -> None:
 
 
 @pytest.fixture
-def run_cell(tmp_path: Path, toolchain_is_built: None) -> Callable[..., CellOutput]:
-    """run_cell(yaml, seed=1): compile a lab and run it as one cell in a new folder."""
+def run_cell(tmp_path: Path, toolchain_is_built: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., CellOutput]:
+    """run_cell(yaml, seed=1): compile a lab and run it as one cell in a new folder.
+
+    The lab is trusted: it may name files by absolute paths, such as a P4 program.
+    """
+    monkeypatch.setenv(TRUST, "1")
     numbers = itertools.count()
 
     def run(text: str, seed: int = 1) -> CellOutput:
