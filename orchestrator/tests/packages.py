@@ -44,9 +44,9 @@ PACKAGES = tuple(name for band in BANDS.values() for name in band)
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Every module of the package, by its name."""
+    """Every module of the package, by its name. Files that `qbed init` writes are none."""
     found = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(set(PACKAGE.rglob("*.py")) - set((PACKAGE / "cli" / "repository").rglob("*.py"))):
         name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
         found[name] = ast.parse(path.read_text(), str(path))
     return found

@@ -38,11 +38,19 @@ static u32 aimd_ssthresh(struct sock *sk)
 	return aimd_cut(inet_csk_ca(sk), tcp_snd_cwnd(tcp_sk(sk)), aimd_decrease);
 }
 
+static size_t aimd_get_info(struct sock *sk, u32 ext, int *attr, union tcp_cc_info *info)
+{
+	const struct aimd_vars *vars = inet_csk_ca(sk);
+
+	return aimd_put_stats(&vars->stats, attr, info);
+}
+
 static struct tcp_congestion_ops aimd __read_mostly = {
 	.init = aimd_init,
 	.cong_avoid = aimd_cong_avoid,
 	.ssthresh = aimd_ssthresh,
 	.undo_cwnd = tcp_reno_undo_cwnd,
+	.get_info = aimd_get_info,
 	.flags = TCP_CONG_NON_RESTRICTED,	/* any node may choose it */
 	.owner = THIS_MODULE,
 	.name = "aimd",

@@ -34,9 +34,24 @@ static void a_cut_leaves_the_rest_and_at_least_two(void)
 	EXPECT_EQUAL(aimd_cut(&vars, 1, 0), 2);
 }
 
+static void changes_of_the_window_are_counted(void)
+{
+	struct aimd_vars vars = {};
+	u32 cwnd = 10, ack;
+
+	for (ack = 0; ack < 25; ack++)
+		cwnd = aimd_grow(&vars, cwnd, 1, 1);
+	EXPECT_EQUAL(vars.stats.added_segments, cwnd - 10);
+	EXPECT_EQUAL(vars.stats.reductions, 0);
+	aimd_cut(&vars, aimd_cut(&vars, cwnd, 512), 512);
+	EXPECT_EQUAL(vars.stats.reductions, 2);
+	EXPECT_EQUAL(vars.stats.added_segments, 2);
+}
+
 int main(void)
 {
 	a_round_trip_adds_the_increase();
 	a_cut_leaves_the_rest_and_at_least_two();
+	changes_of_the_window_are_counted();
 	return PASS();
 }

@@ -404,7 +404,7 @@ impl<'a> Engine<'a> {
         self.routes.finish(&self.world)?;
         self.windows.finish()?;
         self.statistics.finish()?;
-        self.transports.iter_mut().try_for_each(|transport| transport.finish(&self.world))?;
+        self.transports.iter_mut().try_for_each(|transport| transport.finish(&mut self.world))?;
         self.world.flow_samples.take().map_or(Ok(()), |mut samples| samples.flush())?;
         self.launches.finish(&self.world)?;
         let records = self.transports.iter().flat_map(|transport| transport.records(&self.world));

@@ -60,13 +60,18 @@ pub fn set_text(fd: &OwnedFd, level: i32, name: i32, value: &str) -> io::Result<
 
 /// Reads an option. Bytes that an older kernel does not fill are zero.
 pub fn get<T: Pod>(fd: &OwnedFd, level: i32, name: i32) -> io::Result<T> {
+    get_with_length(fd, level, name).map(|(value, _)| value)
+}
+
+/// Reads an option and the number of bytes that the kernel has filled.
+pub fn get_with_length<T: Pod>(fd: &OwnedFd, level: i32, name: i32) -> io::Result<(T, usize)> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes; every bit pattern of a Pod type is valid.
     unsafe {
         let result = libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut length);
         checked(result as isize)?;
-        Ok(value.assume_init())
+        Ok((value.assume_init(), length as usize))
     }
 }
 

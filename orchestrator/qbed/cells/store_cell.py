@@ -19,6 +19,7 @@ from qbed.cells import sojourns, switches
 from qbed.cells.arrow import CellFile, flow_table
 from qbed.cells.ecn_coverage import PairEcn, marks_without_ecn
 from qbed.cells.exchanges import exchanges
+from qbed.cells.flow_statistics import FlowStatistics
 from qbed.cells.frames import interface_rows
 from qbed.cells.ideal import Options, ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
 from qbed.cells.plausibility import Evidence, examine
@@ -72,7 +73,8 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     if flows.probed or (out / probes.FILE).exists():
         _write(into, "probes", Probes(flows.probed).batches(out / probes.FILE))
     _write(into, "queues", [taps.queues(counters)])
-    sampled = _store_flow_samples(plan, out / flow_samples.FILE, into)
+    statistics = FlowStatistics(plan.flow_statistics)
+    sampled = _store_flow_samples(plan, out / flow_samples.FILE, into, statistics)
     if (out / "routes.ndjson").exists():
         changes = map(_route_change, read_rows(out / "routes.ndjson"))
         _write(into, "routes", batches("routes", changes, "routes.ndjson"))
@@ -106,6 +108,7 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     of_schemes = {node.name for node in plan.nodes if node.pipeline and node.pipeline.program in registry()}
     evidence.warnings.extend(switches.warnings(counters, of_schemes))
     evidence.warnings.extend(output.warnings)
+    evidence.warnings.extend(statistics.warnings)
     row = _totals(plan, taps, flows, evidence, counters, done.end_ns)
     return row | {"trace_sha256": _trace(out, sampled)}
 
@@ -116,21 +119,25 @@ def _store_sojourns(plan: Plan, found: sojourns.Sojourns, into: File) -> None:
         _write(into, "sojourn_windows", [table_of_rows("sojourn_windows", found.windows(), "taps.bin")])
 
 
-def _store_flow_samples(plan: Plan, path: File, into: File) -> dict[str, str]:
-    """Write the tables of flow samples; returns their part of the trace."""
-    if not plan.flow_interval_ns:
-        return {}
-    traces = {"tcp_info": hashlib.sha256()}
-    if any(workload.transport == "rate" for workload in plan.workloads):
+def _store_flow_samples(plan: Plan, path: File, into: File, statistics: FlowStatistics) -> dict[str, str]:
+    """Write the tables of flow samples; returns their part of the trace. Statistics of congestion controls have none:
+    as counters, they follow from the packets.
+    """
+    traces = {"tcp_info": hashlib.sha256()} if plan.flow_interval_ns else {}
+    if traces and any(workload.transport == "rate" for workload in plan.workloads):
         traces["rates"] = hashlib.sha256()
+    tables = [*traces, *([flow_samples.STATISTICS] if plan.flow_statistics else [])]
+    if not tables:
+        return {}
     with contextlib.ExitStack() as stack:
-        files = {name: stack.enter_context(CellFile(into / f"{name}.arrow")) for name in traces}
+        files = {name: stack.enter_context(CellFile(into / f"{name}.arrow")) for name in tables}
         for name, records in flow_samples.read_flow_samples(path):
             if name not in files:
                 raise RecordError(f"{path.name}: samples for `{name}`, but the plan has no such flows")
-            table = flow_table(name, records)
+            table = statistics.table(records) if name not in traces else flow_table(name, records)
             files[name].add(table)
-            traces[name].update(_json_lines(table))
+            if name in traces:
+                traces[name].update(_json_lines(table))
     return {_TRACED_AS[name]: digest.hexdigest() for name, digest in traces.items()} if path.exists() else {}
 
 

@@ -30,6 +30,7 @@ SAMPLES = {
     "rates": ("flow",),
     "routes": ("node", "link", "destination"),
     "statistics": ("port", "statistic"),
+    "flow_statistics": ("flow", "statistic"),
 }
 """Tables whose rows belong to one instant, `time_ns`, the finest first; and the columns that pair rows."""
 INTERVALS = {

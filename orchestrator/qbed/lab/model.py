@@ -144,7 +144,9 @@ class Observe(Strict):
     ports: dict[str, QueueMode] = Field(default_factory=dict)
     """Recording of single queues, by the end of a link, such as `s1>h1` or `s1>*`."""
     flows: FlowMode = "off"
-    """Interval of the time series of each TCP flow's TCP_INFO, or `off`."""
+    """Interval of the time series of each TCP flow's TCP_INFO and of its congestion control's statistics, or `off`. The
+    statistics at a flow's end are always recorded.
+    """
     statistics: FlowMode = "off"
     """Interval of the time series of qdiscs' statistics (of schemes and of Linux), or `off`. The statistics at the
     lab's end are always recorded.

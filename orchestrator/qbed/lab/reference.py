@@ -286,9 +286,8 @@ def _declared(declared: Scheme | Controller | CongestionControl) -> str:
     lines = [f"### {declared.name}\n", f"{declared.title}. {declared.help}\n"]
     if isinstance(declared, CongestionControl):
         lines += [f"Variant `{name}`: {text}\n" for name, text in declared.variants.items()]
-        if not declared.parameters:
-            return "\n".join(lines)
-    lines += ["| parameter | value | default | range | meaning |", "|---|---|---|---|---|"]
+    if declared.parameters:
+        lines += ["| parameter | value | default | range | meaning |", "|---|---|---|---|---|"]
     for p in declared.parameters:
         limits = [f"{word} `{bound}`" for word, bound in (("from", p.min), ("to", p.max)) if bound is not None]
         default = "" if p.default is None else f"`{p.default}`"
@@ -297,7 +296,7 @@ def _declared(declared: Scheme | Controller | CongestionControl) -> str:
         for name, given in declared.presets.items():
             listed = ", ".join(f"`{key}: {value}`" for key, value in given.items())
             lines += ["", f"`preset: {name}` means {listed}."]
-    if isinstance(declared, Scheme) and declared.statistics:
+    if not isinstance(declared, Controller) and declared.statistics:
         lines += ["", "| statistic | unit | meaning |", "|---|---|---|"]
         lines += [f"| `{s.name}` | {s.unit} | {s.help} |" for s in declared.statistics]
     return "\n".join(lines) + "\n"

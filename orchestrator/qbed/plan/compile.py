@@ -96,6 +96,9 @@ class _Compiler:
             events=self.events(),
             changes=changes,
             flow_interval_ns=self.lab.observe.flows if isinstance(self.lab.observe.flows, int) else 0,
+            flow_statistics=sorted(
+                name for declared in self.controls.values() if declared.statistics for name in declared.controls
+            ),
             statistics_interval_ns=self.lab.observe.statistics if isinstance(self.lab.observe.statistics, int) else 0,
             sojourn=self.lab.observe.sojourn,
             windows=self.windows(),

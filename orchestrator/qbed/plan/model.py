@@ -302,6 +302,8 @@ class Plan(Part):
     """Changes during the run, in the order of their times."""
     flow_interval_ns: int
     """Interval of the series of flows; 0: no series."""
+    flow_statistics: list[str] = []
+    """Congestion controls of which each flow's statistics are read, at this interval and at the flow's end."""
     statistics_interval_ns: int = 0
     """Interval of the series of the qdiscs' statistics; 0: no series."""
     sojourn: bool = False

@@ -16,7 +16,7 @@ from pydantic import model_validator
 
 from qbed.base.errors import QbedError, nearest
 from qbed.base.locations import congestion_folders
-from qbed.schemes.declaration import Declared, declarations, load_declared
+from qbed.schemes.declaration import Declared, Statistic, declarations, layout, load_declared
 from qbed.schemes.encoding import Field, Value, kernel_value
 from qbed.schemes.parameter import Parameter, check_parameters
 
@@ -24,6 +24,10 @@ LINUX_CONTROLS = ("cubic", "reno", "dctcp", "bbr", "vegas", "westwood", "htcp", 
 """The congestion controls that the lab's kernel has (kernel/config.fragment)."""
 CONTROL_NAME = re.compile(r"[a-z][a-z0-9_]{0,14}")
 """The kernel's limit is 15 characters (TCP_CA_NAME_MAX)."""
+
+_STATISTIC_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+STATISTICS_BYTES = 20
+"""Size of the kernel's `union tcp_cc_info`, which `get_info` fills."""
 
 
 class ModuleParameter(Parameter):
@@ -40,6 +44,8 @@ class CongestionControl(Declared):
     """Further congestion controls that the module registers: a sentence for each."""
     parameters: tuple[ModuleParameter, ...] = ()
     """Parameters of the module."""
+    statistics: tuple[Statistic, ...] = ()
+    """Statistics of a flow that the module's `get_info` returns, at most 20 bytes."""
 
     @model_validator(mode="after")
     def _complete(self) -> "CongestionControl":
@@ -54,7 +60,21 @@ class CongestionControl(Declared):
             if parameter.type in ("amount", "scheme"):
                 raise ValueError(f"expected another type of the parameter `{parameter.name}` than `{parameter.type}`")
         check_parameters(self.parameters)
+        names = [statistic.name for statistic in self.statistics]
+        for name in names:
+            if not _STATISTIC_NAME.fullmatch(name) or names.count(name) > 1:
+                raise ValueError(f"statistics: expected names of a-z, 0-9 and `_`, each once, got `{name}`")
+        if self.statistics_bytes > STATISTICS_BYTES:
+            text = f"expected at most {STATISTICS_BYTES} bytes: the kernel has room for 5 of type u32, or 2 of type u64"
+            raise ValueError(f"statistics: {text}, got {self.statistics_bytes}")
         return self
+
+    @property
+    def statistics_bytes(self) -> int:
+        """The size of the structure of statistics in C."""
+        end = max((start + statistic.size for statistic, start in layout(self.statistics)), default=0)
+        largest = max((statistic.size for statistic in self.statistics), default=1)
+        return -(-end // largest) * largest
 
     @property
     def module(self) -> str:

@@ -40,7 +40,7 @@ from qbed.schemes.parameter import Parameter, check_parameters, kernel_fields, m
 
 
 class Statistic(Number):
-    """A counter or state that the qdisc reports (TCA_STATS_APP), as C lays out a structure of them all."""
+    """A counter or state that a kernel module reports, as C lays out a structure of them all."""
 
     type: Literal["u32", "u64"] = "u64"
     """Its size in bits."""
@@ -50,6 +50,25 @@ class Statistic(Number):
     """The counted objects, or the unit."""
     help: str
     """The meaning, in one sentence."""
+
+    @property
+    def field(self) -> str:
+        """The name of its field in C."""
+        return f"{self.name}_ns" if self.unit == "ns" and not self.name.endswith("_ns") else self.name
+
+
+def layout(statistics: Sequence[Statistic]) -> Iterator[tuple[Statistic, int]]:
+    """The statistics, each with its position in bytes: C aligns it to its size."""
+    end = 0
+    for statistic in statistics:
+        start = -(-end // statistic.size) * statistic.size
+        end = start + statistic.size
+        yield statistic, start
+
+
+class QueueStatistic(Statistic):
+    """A statistic of a qdisc (TCA_STATS_APP)."""
+
     not_ecn_capable: bool = False
     """Whether it counts packets that were not marked because they are not ECN-capable."""
     holds: Literal["ipv4", "ipv6"] | None = None
@@ -112,7 +131,7 @@ class Scheme(Declared):
     """Parameters that are a length of the queue; all amounts without it."""
     presets: dict[str, dict[str, str | int | float | bool]] = Given(default_factory=dict)
     """Parameter values by the names of presets; values in the lab file take precedence."""
-    statistics: tuple[Statistic, ...] = ()
+    statistics: tuple[QueueStatistic, ...] = ()
     """Statistics of the qdisc beyond packets, bytes and drops."""
 
     @model_validator(mode="after")
@@ -226,13 +245,11 @@ class Scheme(Declared):
 
     def decode(self, xstats: bytes) -> dict[str, int]:
         """The statistics of a TCA_STATS_APP payload; a shorter payload (older module) leaves its last fields out."""
-        found, end = {}, 0
-        for statistic in self.statistics:
-            start = -(-end // statistic.size) * statistic.size  # aligned to its size
-            end = start + statistic.size
-            if end <= len(xstats):
-                found[statistic.name] = unpack(statistic, xstats[start:])
-        return found
+        return {
+            statistic.name: unpack(statistic, xstats[start:])
+            for statistic, start in layout(self.statistics)
+            if start + statistic.size <= len(xstats)
+        }
 
 
 class HostParameter(Parameter):

@@ -6,7 +6,8 @@
 
 `kernel` also gathers what the module qrate is made of beside its own files: FOLDER/qrate has every controller
 (schemes/SCHEME/host/*.h), its parameters (NAME_controller.h) and the list of them all (qrate_controllers.h). A
-congestion control has its module parameters in FOLDER/NAME/NAME_parameters.h, from congestion/NAME/congestion.yml.
+congestion control has its module parameters in FOLDER/NAME/NAME_parameters.h, and the structure of its statistics in
+FOLDER/NAME/NAME_stats.h, from congestion/NAME/congestion.yml.
 
 It runs whenever modules, plugins or their tests are built, so that nothing can be stale. Algorithms are not generated.
 """
@@ -193,13 +194,13 @@ def _congestion(declared: CongestionControl) -> Variables:
         "name": declared.name,
         "upper": declared.name.upper(),
         "parameters": [attribute.variables(declared.name, "") for attribute in attributes],
+        "statistics": [_statistic(statistic) for statistic in declared.statistics],
     }
 
 
 def _statistic(statistic: Statistic) -> Variables:
-    name = statistic.name
     return {
-        "field": f"{name}_ns" if statistic.unit == "ns" and not name.endswith("_ns") else name,
+        "field": statistic.field,
         "type": statistic.type,
         "size": statistic.size,
         "help": _comment(f"{statistic.unit}: {statistic.help}"),
@@ -236,7 +237,10 @@ def generated(what: str, folder: Path | None = None) -> dict[str, str]:
         for name, template in (names if what == "kernel" else {f"q_{kind}.c": "tc.c"}).items():
             files[name] = _render(template, variables)
     for declared in congestion_controls().values() if what == "kernel" and folder is None else ():
-        files[f"{declared.name}/{declared.name}_parameters.h"] = _render("parameters.h", _congestion(declared))
+        variables, prefix = _congestion(declared), f"{declared.name}/{declared.name}"
+        files[f"{prefix}_parameters.h"] = _render("parameters.h", variables)
+        if declared.statistics:
+            files[f"{prefix}_stats.h"] = _render("stats.h", variables)
     return files
 
 

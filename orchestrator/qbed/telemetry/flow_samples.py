@@ -29,12 +29,17 @@ FIELDS = {
     ),
 }
 """The values of a record, by the table of its transport. The type of a record is the table's number, from 1."""
+STATISTICS = "flow_statistics"
+"""The table of statistics of congestion controls. A record, of type 3, has all of one flow."""
+WORDS = tuple(f"word_{index}" for index in range(5))
+_STATISTICS_FIELDS = ("control", "bytes", *WORDS, "unused_0", "unused_1", "unused_2")
 RATE_FIELDS = {"tcp_info": "delivery_bps", "rates": "rate_bps"}
 """The field that is a flow's rate."""
 STATES = ("open", "disorder", "cwr", "recovery", "loss", "unknown")
 """The names of `state`, TCP_CA_* of Linux. A number above them is unknown."""
 ABSENT = np.iinfo(np.int64).min
-DTYPES = {table: np.dtype([*HEADER_FIELDS, *((name, "<i8") for name in names)]) for table, names in FIELDS.items()}
+_RECORDS = FIELDS | {STATISTICS: _STATISTICS_FIELDS}
+DTYPES = {table: np.dtype([*HEADER_FIELDS, *((name, "<i8") for name in names)]) for table, names in _RECORDS.items()}
 _TABLES = tuple(DTYPES)
 ANY_DTYPE = DTYPES["tcp_info"]
 """A record of any type, under the names of one."""

@@ -149,6 +149,17 @@ TCP_INFO, RATES = (
     for table, names in FIELDS.items()
 )
 
+FLOW_STATISTICS = _schema(
+    "flow_statistics",
+    {
+        "flow": pa.int32(),
+        "congestion_control": NAME,
+        "time_ns": pa.int64(),
+        "statistic": NAME,
+        "value": pa.int64(),
+    },
+)
+
 ROUTES = _schema(
     "routes",
     {
@@ -335,6 +346,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "switches": SWITCHES,
     "p4_arrays": P4_ARRAYS,
     "statistics": STATISTICS,
+    "flow_statistics": FLOW_STATISTICS,
     "windows": WINDOWS,
     "queue_windows": QUEUE_WINDOWS,
     "sojourn_windows": SOJOURN_WINDOWS,

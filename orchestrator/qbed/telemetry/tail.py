@@ -78,7 +78,12 @@ class SampleFiles:
                     yield _TABLES[run.kind], run.records
 
         self.queues: GrowingFile[Batch] = GrowingFile(folder / TAPS, batches, piece_bytes)
-        self.flows = GrowingFile(folder / flow_samples.FILE, FlowSampleTail().feed, piece_bytes)
+        flows = FlowSampleTail()
+
+        def samples(data: bytes) -> Iterator[Batch]:
+            return (batch for batch in flows.feed(data) if batch[0] in flow_samples.FIELDS)
+
+        self.flows = GrowingFile(folder / flow_samples.FILE, samples, piece_bytes)
         self.frames = GrowingFile(folder / FRAMES, _Lines().feed, piece_bytes)
 
     @property

@@ -15,6 +15,7 @@ from qbed.lab.reference import _schema, page, schema
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
+from qbed.schemes import congestion
 from qbed.schemes.congestion import congestion_controls, control_names
 from qbed.schemes.generate import generated
 
@@ -28,6 +29,12 @@ parameters:
   - {name: interval, type: duration, default: 5 ms, max: 1 s, help: The interval., attribute: {unit: us}}
   - {name: share, type: fraction, default: 0.5, help: The share., attribute: {scale: 1024}}
 """
+STATISTICS = """\
+statistics:
+  - {name: cuts, type: u32, unit: cuts, help: Cuts.}
+  - {name: idle, unit: ns, help: Idle time.}
+"""
+THREE = "statistics: [{name: a, unit: s, help: A}, {name: b, unit: s, help: B}, {name: c, type: u32, unit: s, help: C}]"
 LAB = """\
 name: test
 topology: {star: {hosts: 3}}
@@ -156,6 +163,8 @@ def test_an_unknown_name_has_the_nearest_one(mine: Path) -> None:
         ("{unit: us}", "{type: u64}", "and an attribute of type u32"),
         ("type: fraction, default: 0.5", "type: scheme, default: ecn", "another type of the parameter `share`"),
         ("title: A test\n", "", "title: this field is missing"),
+        ("parameters:", "statistics: [{name: Cuts, unit: cuts, help: C.}]\nparameters:", "a-z, 0-9 and `_`, each once"),
+        ("parameters:", THREE + "\nparameters:", "statistics: expected at most 20 bytes: the kernel has room for 5 of"),
     ],
 )  # fmt: skip
 def test_incomplete_declarations_are_refused(mine: Path, old: str, new: str, message: str) -> None:
@@ -189,3 +198,18 @@ def test_parameters_become_module_parameters_with_defaults_and_bounds(mine: Path
     ):
         assert line in code
     assert "mine/mine_parameters.h" not in generated("tc")
+
+
+def test_statistics_become_a_structure_and_the_plan_names_the_controls(mine: Path) -> None:
+    assert compiled(LAB).flow_statistics == [] and "flow_statistics" not in compiled(LAB).dumps()
+    assert "mine_put_stats" not in generated("kernel")["mine/mine_parameters.h"]
+    mine.write_text(DECLARATION + STATISTICS)
+    congestion._congestion_controls.cache_clear()
+    code = generated("kernel")
+    assert "struct mine_stats {\n\tu32 cuts;\t/* cuts: Cuts. */\n\tu64 idle_ns;\t/* ns: Idle time. */\n};" in (
+        code["mine/mine_stats.h"]
+    )
+    assert '#include "mine_stats.h"' in code["mine/mine_parameters.h"]
+    assert "mine_put_stats(const struct mine_stats *stats" in code["mine/mine_parameters.h"]
+    assert compiled(LAB).flow_statistics == ["mine", "mine_fast"]
+    assert compiled(LAB.replace("mine", "cubic")).flow_statistics == []

@@ -48,7 +48,7 @@ def test_any_other_bytes_are_an_error(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("at", "value", "problem"),
     [
-        (0, 3, "the record at byte 96 has an unknown type 3"),
+        (0, 4, "the record at byte 96 has an unknown type 4"),
         (0, 0, "the record at byte 96 has an unknown type 0"),
         (2, 95, "the record at byte 96 is not 96 bytes long, but 95"),
         (7, 128, "the record at byte 96 has an impossible flow 2147483648"),

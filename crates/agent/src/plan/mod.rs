@@ -52,6 +52,9 @@ pub struct Plan {
     /// Changes of settings while the lab runs.
     #[serde(default)]
     pub changes: Vec<Change>,
+    /// Congestion controls of which each flow's statistics are read.
+    #[serde(default)]
+    pub flow_statistics: Vec<String>,
     /// Interval of qdisc statistics; 0: none.
     #[serde(default)]
     pub statistics_interval_ns: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flow_samples.bin`: the state of each active sender at an interval, as records of one size (docs/formats.md
-//! section 4). All transports write to one file.
+//! `flow_samples.bin`: the state of each active sender at an interval, and the statistics of its congestion control,
+//! also at its end, as records of one size (docs/formats.md section 4). All transports write to one file.
 
 use crate::failure::{Context, Result};
 use crate::plan::Plan;
@@ -23,16 +23,18 @@ pub type Values = [Option<u64>; 10];
 pub enum Kind {
     Tcp = 1,
     Rate = 2,
+    /// Statistics of a TCP sender's congestion control.
+    Statistics = 3,
 }
 
 pub struct FlowSamples(BufWriter<File>);
 
 impl FlowSamples {
-    /// Returns None if the plan has no interval for flows.
+    /// Returns None if the plan has neither an interval for flows nor congestion controls with statistics.
     pub fn open(plan: &Plan) -> Result<Option<Self>> {
         let capacity = BUFFERED_RECORDS * RECORD_BYTES;
         let open = || Ok(Self(BufWriter::with_capacity(capacity, files::create_file(NAME)?)));
-        (plan.flow_interval_ns > 0).then(open).transpose()
+        (plan.flow_interval_ns > 0 || !plan.flow_statistics.is_empty()).then(open).transpose()
     }
 
     pub fn write(&mut self, kind: Kind, flow: u32, time_ns: i64, values: Values) -> Result<()> {

@@ -160,6 +160,11 @@ impl Cbr {
         Ok(())
     }
 
+    /// Drains all receivers.
+    fn drain_all(&mut self, world: &World<'_>) -> Result<()> {
+        (0..self.senders.len()).try_for_each(|receiver| self.drain(world, receiver))
+    }
+
     fn drain(&mut self, world: &World<'_>, receiver: usize) -> Result<()> {
         let Receiver { name, socket } = &self.receivers.list[receiver];
         let Senders { flows: by_source, undrained } = &mut self.senders[receiver];
@@ -198,18 +203,17 @@ impl Transport for Cbr {
             return self.send(world, token);
         }
         world.agenda.add(due_ns + DRAIN_INTERVAL_NS, token);
-        self.finish(world)
+        self.drain_all(world)
     }
 
     fn received_bytes(&mut self, world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
-        self.finish(world)?;
+        self.drain_all(world)?;
         let active = self.flows.iter().filter(|flow| flow.received.bytes > 0);
         Ok(active.map(|flow| (flow.ends.local.id, flow.received.bytes)).collect())
     }
 
-    /// Drains all receivers.
-    fn finish(&mut self, world: &World<'_>) -> Result<()> {
-        (0..self.senders.len()).try_for_each(|receiver| self.drain(world, receiver))
+    fn finish(&mut self, world: &mut World<'_>) -> Result<()> {
+        self.drain_all(world)
     }
 
     fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>> {

@@ -47,7 +47,7 @@ pub trait Transport {
     }
 
     /// Ends all flows at the end of the lab: reads pending data and closes sockets.
-    fn finish(&mut self, world: &World<'_>) -> Result<()>;
+    fn finish(&mut self, world: &mut World<'_>) -> Result<()>;
 
     /// Records of all flows with a local end.
     fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>>;
@@ -188,7 +188,7 @@ mod tests {
             Ok(self.flows.iter().map(|flow| (flow.local.id, flow.received)).collect())
         }
 
-        fn finish(&mut self, _world: &World<'_>) -> Result<()> {
+        fn finish(&mut self, _world: &mut World<'_>) -> Result<()> {
             Ok(())
         }
 

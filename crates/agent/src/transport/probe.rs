@@ -253,7 +253,7 @@ impl Transport for Probes {
     }
 
     /// Records pending replies, and the probes without a reply as lost.
-    fn finish(&mut self, world: &World<'_>) -> Result<()> {
+    fn finish(&mut self, world: &mut World<'_>) -> Result<()> {
         for index in 0..self.flows.len() {
             if !self.flows[index].pending.is_empty() {
                 self.receive_replies(world, index as u32)?;

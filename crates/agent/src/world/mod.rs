@@ -30,7 +30,7 @@ pub struct World<'a> {
     pub agenda: Agenda<Token>,
     pub epoll: Epoll,
     pub clock: Clock,
-    /// Samples of flows; None if the plan has no interval for them.
+    /// Samples of flows; None if the plan has neither an interval for them nor congestion controls with statistics.
     pub flow_samples: Option<FlowSamples>,
     topics: Topics<Part>,
 }

@@ -407,7 +407,7 @@ impl Transport for Exchanges {
     }
 
     /// Records all exchanges that have not ended.
-    fn finish(&mut self, _world: &World<'_>) -> Result<()> {
+    fn finish(&mut self, _world: &mut World<'_>) -> Result<()> {
         let Some(records) = &mut self.records else { return Ok(()) };
         let pending = self.client_connections.iter().filter_map(|connection| connection.pending.as_ref());
         pending.map(|pending| &pending.exchange).try_for_each(|exchange| records.write(exchange))?;

@@ -235,7 +235,7 @@ impl Transport for Rate {
                 world.agenda.add(base_ns + start_ns, self.starts.at(position));
             }
         }
-        if world.flow_samples.is_some() && self.module.is_some() {
+        if world.plan.flow_interval_ns > 0 && self.module.is_some() {
             world.agenda.add(base_ns, self.samples.only());
         }
     }
@@ -260,7 +260,7 @@ impl Transport for Rate {
         Ok(self.flows.iter().filter_map(bytes).collect())
     }
 
-    fn finish(&mut self, world: &World<'_>) -> Result<()> {
+    fn finish(&mut self, world: &mut World<'_>) -> Result<()> {
         self.read_states(world)
     }
 

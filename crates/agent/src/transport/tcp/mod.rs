@@ -7,6 +7,7 @@ mod flow;
 mod info;
 mod listeners;
 pub mod sockets;
+mod statistics;
 pub mod watermark;
 
 use crate::failure::{Context, Result};
@@ -144,29 +145,30 @@ impl Tcp {
     }
 
     /// Starts sending on a connection that was opened before the flow's start.
-    fn begin(&mut self, index: u32) {
+    fn begin(&mut self, world: &mut World<'_>, index: u32) -> Result<()> {
         let flow = &mut self.flows[index as usize];
         if flow.phase == Phase::Waiting {
             flow.phase = Phase::Sending;
             if flow.connected_ns.is_some() {
                 let result = flow.send();
-                self.fail_on_error(index, result);
+                return self.fail_on_error(world, index, result);
             }
         }
+        Ok(())
     }
 
-    fn stop(&mut self, index: u32) {
+    fn stop(&mut self, world: &mut World<'_>, index: u32) -> Result<()> {
         let flow = &mut self.flows[index as usize];
         if flow.phase == Phase::Finished {
-            return;
+            return Ok(());
         }
         flow.phase = Phase::Finished;
-        let Some(sender) = &flow.sender else { return };
+        let Some(sender) = &flow.sender else { return Ok(()) };
         if flow.connected_ns.is_some() {
             let result = socket::shut_down_sending(sender);
-            self.fail_on_error(index, result);
+            self.fail_on_error(world, index, result)
         } else {
-            self.close_sender(index);
+            self.close_sender(world, index)
         }
     }
 
@@ -182,16 +184,16 @@ impl Tcp {
         Ok(())
     }
 
-    fn on_sender(&mut self, world: &World<'_>, index: u32, events: EpollFlags) {
+    fn on_sender(&mut self, world: &mut World<'_>, index: u32, events: EpollFlags) -> Result<()> {
         let flow = &mut self.flows[index as usize];
-        let Some(sender) = &flow.sender else { return };
+        let Some(sender) = &flow.sender else { return Ok(()) };
         let closing = EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP | EpollFlags::EPOLLRDHUP;
         if events.intersects(closing) {
             let error = if flow.end_ns.is_none() { socket::pending_error(sender) } else { None };
             return match error {
-                Some(error) => self.fail(index, &error),
+                Some(error) => self.fail(world, index, &error),
                 // The receiver has closed the connection: all bytes are acknowledged.
-                None => self.close_sender(index),
+                None => self.close_sender(world, index),
             };
         }
         if flow.connected_ns.is_none() {
@@ -204,16 +206,17 @@ impl Tcp {
                 socket::set_text(sender, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)
             });
             if let Err(error) = set {
-                return self.fail(index, &error);
+                return self.fail(world, index, &error);
             }
         }
         if flow.phase == Phase::Sending {
             let result = flow.send();
-            self.fail_on_error(index, result);
+            return self.fail_on_error(world, index, result);
         }
+        Ok(())
     }
 
-    fn on_receiver(&mut self, world: &World<'_>, index: u32, events: EpollFlags) {
+    fn on_receiver(&mut self, world: &mut World<'_>, index: u32, events: EpollFlags) -> Result<()> {
         let flow = &mut self.flows[index as usize];
         let result = flow.receive(world);
         // After the last bytes of a stopped flow, the next read returns the end of the stream.
@@ -221,10 +224,10 @@ impl Tcp {
             Ok(()) if events.contains(EpollFlags::EPOLLRDHUP) => flow.receive(world),
             result => result,
         };
-        self.fail_on_error(index, result);
+        self.fail_on_error(world, index, result)
     }
 
-    /// Writes one record per flow with a connected sender.
+    /// Writes one record per flow with a connected sender, and one of its statistics.
     fn sample(&self, world: &mut World<'_>) -> Result<()> {
         let time_ns = world.now_since_epoch();
         let Some(samples) = &mut world.flow_samples else { return Ok(()) };
@@ -234,32 +237,41 @@ impl Tcp {
                 let info =
                     TcpInfo::read(sender).with_context(|| format!("flow {}: TCP_INFO", flow.local.id))?;
                 samples.write(Kind::Tcp, flow.local.id, time_ns, info.sample())?;
+                let found = statistics::read(sender, &world.plan.flow_statistics)
+                    .with_context(|| format!("flow {}: TCP_CC_INFO", flow.local.id))?;
+                if let Some(values) = found {
+                    samples.write(Kind::Statistics, flow.local.id, time_ns, values)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn fail_on_error(&mut self, index: u32, result: io::Result<()>) {
-        if let Err(error) = result {
-            self.fail(index, &error);
-        }
+    fn fail_on_error(&mut self, world: &mut World<'_>, index: u32, result: io::Result<()>) -> Result<()> {
+        result.or_else(|error| self.fail(world, index, &error))
     }
 
-    fn fail(&mut self, index: u32, error: &io::Error) {
+    fn fail(&mut self, world: &mut World<'_>, index: u32, error: &io::Error) -> Result<()> {
         let flow = &mut self.flows[index as usize];
         if flow.end_ns.is_none() {
             flow.error = Some(error.to_string().into());
         }
         flow.receiver = None;
-        self.close_sender(index);
+        self.close_sender(world, index)
     }
 
-    fn close_sender(&mut self, index: u32) {
+    fn close_sender(&mut self, world: &mut World<'_>, index: u32) -> Result<()> {
         let flow = &mut self.flows[index as usize];
-        let Some(sender) = flow.sender.take() else { return };
+        let Some(sender) = flow.sender.take() else { return Ok(()) };
         self.active.remove(&index);
         if let Ok(info) = TcpInfo::read(&sender) {
             flow.counters = info.into();
+        }
+        let time_ns = world.now_since_epoch();
+        if let (Some(samples), Ok(Some(values))) =
+            (&mut world.flow_samples, statistics::read(&sender, &world.plan.flow_statistics))
+        {
+            samples.write(Kind::Statistics, flow.local.id, time_ns, values)?;
         }
         let FlowSpec { workload, src, dst, .. } = flow.local.spec;
         if self.changed_controls.contains_key(&src) {
@@ -271,6 +283,7 @@ impl Tcp {
                 entry.insert(name);
             }
         }
+        Ok(())
     }
 }
 
@@ -300,34 +313,33 @@ impl Transport for Tcp {
                 world.agenda.add(base_ns + stop_ns, topics.stops.at(index));
             }
         }
-        if world.flow_samples.is_some() {
+        if world.plan.flow_interval_ns > 0 {
             world.agenda.add(base_ns, topics.samples.only());
         }
     }
 
     fn on_ready(&mut self, world: &mut World<'_>, token: Token, events: EpollFlags) -> Result<()> {
         if token.topic == self.topics.receivers {
-            self.on_receiver(world, token.index, events);
+            self.on_receiver(world, token.index, events)
         } else if token.topic == self.topics.senders {
-            self.on_sender(world, token.index, events);
+            self.on_sender(world, token.index, events)
         } else {
-            self.on_listener(world, token.index)?;
+            self.on_listener(world, token.index)
         }
-        Ok(())
     }
 
     fn on_timer(&mut self, world: &mut World<'_>, token: Token, due_ns: u64) -> Result<()> {
         if token.topic == self.topics.connects {
-            self.connect(world, token.index)?;
+            self.connect(world, token.index)
         } else if token.topic == self.topics.begins {
-            self.begin(token.index);
+            self.begin(world, token.index)
         } else if token.topic == self.topics.stops {
-            self.stop(token.index);
+            self.stop(world, token.index)
         } else {
             self.sample(world)?;
             world.agenda.add(due_ns + world.plan.flow_interval_ns, token);
+            Ok(())
         }
-        Ok(())
     }
 
     fn set_congestion_control(&mut self, world: &World<'_>, node: usize, name: &str) -> Result<()> {
@@ -363,11 +375,11 @@ impl Transport for Tcp {
     }
 
     /// Reads pending bytes of receivers and the counters of open senders.
-    fn finish(&mut self, world: &World<'_>) -> Result<()> {
+    fn finish(&mut self, world: &mut World<'_>) -> Result<()> {
         for index in 0..self.flows.len() as u32 {
-            self.on_receiver(world, index, EpollFlags::EPOLLRDHUP);
+            self.on_receiver(world, index, EpollFlags::EPOLLRDHUP)?;
             if self.flows[index as usize].sender.is_some() {
-                self.close_sender(index);
+                self.close_sender(world, index)?;
             }
         }
         Ok(())
