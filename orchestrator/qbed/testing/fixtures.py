@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from qbed.base import terminal
-from qbed.config.reach import TRUST
 from qbed.substrates.rebuild import build_changed
 from qbed.testing.cells import CellOutput, run_lab
 
@@ -33,7 +32,7 @@ def run_cell(tmp_path: Path, toolchain_is_built: None, monkeypatch: pytest.Monke
 
     The lab is trusted: it may name files by absolute paths, such as a P4 program.
     """
-    monkeypatch.setenv(TRUST, "1")
+    monkeypatch.setenv("QBED_TRUST", "1")
     numbers = itertools.count()
 
     def run(text: str, seed: int = 1) -> CellOutput:
