@@ -6,14 +6,14 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from qbed.base.errors import nearest
-from qbed.base.json_files import read_json, write_json
+from qbed.base.json_files import read_json, temporary_path, write_json
 from qbed.config.selectors import is_wide, select
 from qbed.config.units import parse_any_rate, parse_duration, parse_fraction
 from qbed.plan.base import Part
@@ -152,23 +152,38 @@ def current(folder: Path) -> list[LinkSetting]:
 
 
 def set_links(lab: Deployment, link: str, fields: Mapping[str, str]) -> LinkSetting:
-    """Change links of a lab that is up, and record it. ValueError for settings that are not valid; SessionError."""
+    """Record a change of links of a lab that is up, and make it. ValueError for settings that are not valid.
+
+    SessionError: if it cannot be recorded, nothing is changed; if it cannot be made, it is undone and not recorded.
+    """
     with _locked(lab.folder):
-        setting = parse_setting(_plan(lab), link, fields, lab.status().time_ns or 0)
-        lab.change_links(setting.links, setting.states)
-        _write(lab.folder, [*current(lab.folder), setting])
+        plan, before = _plan(lab), current(lab.folder)
+        setting = parse_setting(plan, link, fields, lab.status().time_ns or 0)
+        settings = [*before, setting]
+        _write(lab, settings, "nothing is changed")
+        try:
+            lab.change_links(setting.links, setting.states)
+        except SessionError as error:
+            with suppress(SessionError):  # some nodes may have made it
+                lab.change_links(*undoing(plan, settings))
+            _write(lab, before, f"it still has a change that was not made ({error}); `--undo` removes it")
+            raise
     return setting
 
 
 def undo(lab: Deployment) -> LinkSetting:
-    """Undo the last change of links, and return it. SessionError if there is none."""
+    """Undo the last change of links, and return it. SessionError if there is none, or if nothing is undone."""
     with _locked(lab.folder):
         settings, plan = current(lab.folder), _plan(lab)
         if not settings:
             raise SessionError(f"no link of {lab.name} was changed by `qbed set`")
         _check_links(settings, plan, lab)
-        lab.change_links(*undoing(plan, settings))
-        _write(lab.folder, settings[:-1])
+        _write(lab, settings[:-1], "nothing is undone")
+        try:
+            lab.change_links(*undoing(plan, settings))
+        except SessionError as error:
+            _write(lab, settings, f"it lacks a change that was not undone ({error})")
+            raise
     return settings[-1]
 
 
@@ -187,8 +202,15 @@ def _plan(lab: Deployment) -> Plan:
         raise SessionError(f"the lab {lab.name} is not up; `qbed ps` lists what is up") from None
 
 
-def _write(folder: Path, settings: list[LinkSetting]) -> None:
-    write_json(folder / RECORD, [setting.plain() for setting in settings])
+def _write(lab: Deployment, settings: list[LinkSetting], consequence: str) -> None:
+    """Replace the record, or leave it as it is. SessionError has the consequence."""
+    path = lab.folder / RECORD
+    try:
+        write_json(path, [setting.plain() for setting in settings])
+    except OSError as error:
+        temporary_path(path).unlink(missing_ok=True)
+        reason = (error.strerror or str(error)).lower()
+        raise SessionError(f"{path} cannot be written: {reason}: {consequence}") from None
 
 
 @contextmanager

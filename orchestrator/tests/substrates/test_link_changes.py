@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import os
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -13,8 +16,8 @@ import pytest
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import LinkChange, LinkEvent, Plan
-from qbed.substrates import Deployment, SessionError
-from qbed.substrates.link_changes import RECORD, LinkSetting, current, parse_setting, undo, undoing
+from qbed.substrates import Deployment, SessionError, Status
+from qbed.substrates.link_changes import RECORD, LinkSetting, current, parse_setting, set_links, undo, undoing
 
 LAB = """
 name: links
@@ -97,17 +100,72 @@ def test_a_damaged_record_is_named(tmp_path: Path, content: str) -> None:
 
 @dataclass(frozen=True)
 class Up:
-    """A lab that is up, as far as `undo` reads it."""
+    """A lab that is up: it keeps the changes that are made, and refuses them after `refuses`."""
 
     folder: Path
     name: str = "links"
+    made: list[tuple[list[LinkChange], list[LinkEvent]]] = field(default_factory=list)
+    refuses: list[str] = field(default_factory=list)
+
+    def change_links(self, links: list[LinkChange], states: list[LinkEvent]) -> None:
+        self.made.append((links, states))
+        if self.refuses:
+            raise SessionError(self.refuses.pop())
+
+    def status(self) -> Status:
+        return Status("test", 0, "")
+
+
+def up(plan: Plan, folder: Path) -> tuple[Up, Deployment]:
+    (folder / "plan.json").write_text(plan.dumps())
+    lab = Up(folder)
+    return lab, cast(Deployment, lab)
 
 
 @pytest.mark.parametrize("number", [99, -1])
 def test_a_record_with_links_that_do_not_exist_is_refused(plan: Plan, tmp_path: Path, number: int) -> None:
-    (tmp_path / "plan.json").write_text(plan.dumps())
+    _, lab = up(plan, tmp_path)
     setting = parse_setting(plan, "s1-s2", {"loss": "1%"}).plain()
     setting["links"][0]["link"] = number  # type: ignore[index, call-overload]
     (tmp_path / RECORD).write_text(json.dumps([setting]))
     with pytest.raises(SessionError, match="names links that links does not have"):
-        undo(cast(Deployment, Up(tmp_path)))
+        undo(lab)
+
+
+def test_a_change_that_cannot_be_made_is_undone_and_not_recorded(plan: Plan, tmp_path: Path) -> None:
+    lab, deployment = up(plan, tmp_path)
+    set_links(deployment, "s1-s2", {"rate": "20mbit"})
+    lab.refuses.append("s2 does not answer")
+    with pytest.raises(SessionError, match="s2 does not answer"):
+        set_links(deployment, "s1-s2", {"rate": "5mbit", "state": "down"})
+    assert [setting.fields for setting in current(tmp_path)] == [{"rate": "20mbit"}]
+    (first, _), _, (restored, states) = lab.made
+    assert restored == first and [state.state for state in states] == ["up"]
+    lab.refuses.append("s2 does not answer")
+    with pytest.raises(SessionError, match="s2 does not answer"):
+        undo(deployment)
+    assert [setting.fields for setting in current(tmp_path)] == [{"rate": "20mbit"}]
+    assert undo(deployment).fields == {"rate": "20mbit"} and current(tmp_path) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_on_a_full_disk_nothing_is_changed(plan: Plan, tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", tmp_path], check=True)
+    try:
+        lab, deployment = up(plan, tmp_path)
+        set_links(deployment, "s1-s2", {"loss": "1%"})
+        with suppress(OSError), (tmp_path / "other").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        for action, consequence in (
+            (lambda: set_links(deployment, "s1-s2", {"loss": "2%"}), "nothing is changed"),
+            (lambda: undo(deployment), "nothing is undone"),
+        ):
+            with pytest.raises(SessionError, match=f"{RECORD} cannot be written: no space left on device: {consequence}"):
+                action()
+        assert len(lab.made) == 1 and [setting.fields for setting in current(tmp_path)] == [{"loss": "1%"}]
+        (tmp_path / "other").unlink()
+        set_links(deployment, "s1-s2", {"loss": "2%"})
+        assert [undo(deployment).fields["loss"] for _ in range(2)] == ["2%", "1%"] and len(lab.made) == 4
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
