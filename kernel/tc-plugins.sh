@@ -5,6 +5,7 @@
 #
 #   TC_LIB_DIR=$(kernel/tc-plugins.sh) tc -s qdisc
 #   IP_LIB_DIR=$(kernel/tc-plugins.sh) ip link add qa type qlink rate 10gbit delay 5us peer qb
+#   kernel/tc-plugins.sh REPOSITORY        also those of the schemes of a user's repository
 #
 # Plugins must match the version of tc and ip that loads them, so the headers are from the source of the installed iproute2,
 # fetched with apt's tools and keys, without changing this machine's apt sources.
@@ -33,7 +34,7 @@ fetch_source() {
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-QBED_REPOSITORY='' QBED_SCHEMES=$root/schemes "$root/.venv/bin/python" -m qbed.schemes.generate tc "$work" ||
+QBED_REPOSITORY=${1:-} QBED_SCHEMES=$root/schemes "${QBED_PYTHON:-$root/.venv/bin/python}" -m qbed.schemes.generate tc "$work" ||
     die "cannot generate the code of the schemes: see above, or run make setup"
 plugins=("$work"/q_*.c "$here"/iproute2/link_*.c)
 hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$here"/iproute2/*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)

@@ -57,7 +57,7 @@ def test_its_claims_hold(root: Path) -> None:
 
 def test_its_tests_pass(root: Path) -> None:
     done = call(root, "-q", "-p", "no:cacheprovider", module="pytest")
-    assert done.returncode == 0 and "8 passed" in done.stdout, done.stdout
+    assert done.returncode == 0 and "11 passed" in done.stdout, done.stdout
 
 
 def test_the_commands_of_its_workflow_run(root: Path) -> None:
@@ -141,6 +141,33 @@ def test_a_controller_of_the_repository_is_in_the_guest(root: Path) -> None:
         times.append(duckdb.sql(f"SELECT fct_ns FROM '{root}/runs/{name}/flows.parquet'").fetchall())
     assert times[0] == times[1] and times[0][0][0] > 8_000_000
     subprocess.run(["rm", "-r", root / "schemes" / "slow", root / "rate.yml"], check=True)
+
+
+TC_LAB = """\
+name: init-tc
+topology: {star: {hosts: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: my_ecn, buffer: 40 packets, threshold: 10 packets}}
+workload: []
+duration: 1 s
+"""
+
+
+@pytest.mark.skipif(shutil.which("tc") is None, reason="tc is not installed")
+def test_tc_has_the_options_of_its_scheme_on_nodes(root: Path) -> None:
+    (root / "tc.yml").write_text(TC_LAB)
+    up = call(root, "up", "tc.yml")
+    assert up.returncode == 0, up.stderr
+    try:
+        shown = call(root, "exec", "init-tc", "s1", "--", "tc", "qdisc", "show", "dev", "eth0")
+        assert "qdisc my_ecn" in shown.stdout and "limit 40p threshold 10p" in shown.stdout, shown.stdout + shown.stderr
+        words = ("tc", "qdisc", "replace", "dev", "eth0", "root", "my_ecn", "limit", "20p", "threshold", "5p")
+        assert call(root, "exec", "init-tc", "s1", "--", *words).returncode == 0
+        shown = call(root, "exec", "init-tc", "s1", "--", "tc", "qdisc", "show", "dev", "eth0")
+        assert "limit 20p threshold 5p" in shown.stdout
+    finally:
+        call(root, "down", "init-tc")
+        (root / "tc.yml").unlink()
 
 
 def test_nothing_is_overwritten(root: Path, tmp_path: Path) -> None:

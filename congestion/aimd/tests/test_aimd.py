@@ -77,9 +77,7 @@ def statistics(rows: list[dict[str, Any]]) -> dict[int, dict[str, int]]:
 
 
 @pytest.mark.parametrize("outages", [0, 1])
-def test_the_statistics_of_a_flow_at_its_end(
-    outages: int, run_cell: Callable[..., CellOutput], tmp_path: Path
-) -> None:
+def test_the_statistics_of_a_flow_at_its_end(outages: int, run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     """An outage loses all of the flow's packets: one timeout is one reduction. Without it there is none."""
     text = OUTAGE_LAB if outages else OUTAGE_LAB.replace("events:", "# ")
     row, table = store_tables(run_cell(text), tmp_path)

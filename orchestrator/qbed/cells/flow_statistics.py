@@ -62,7 +62,9 @@ class FlowStatistics:
         rows = np.flatnonzero(records["control"] == number)
         size, found = declared.statistics_bytes, int(records["bytes"][rows].min())
         if found != size:
-            text = f"`get_info` of {declared.module} returns {found} bytes of statistics, congestion.yml declares {size}"
+            text = (
+                f"`get_info` of {declared.module} returns {found} bytes of statistics, congestion.yml declares {size}"
+            )
             if (warning := f"{text}: `flow_statistics` has none of `{control}`") not in self.warnings:
                 self.warnings.append(warning)
             return []

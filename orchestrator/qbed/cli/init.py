@@ -71,6 +71,6 @@ def _texts() -> Iterator[tuple[Path, str]]:
     yield Path("requirements.txt"), f"qbed=={__version__}\npytest>=8\n"
     yield Path("conftest.py"), 'pytest_plugins = ["qbed.testing.fixtures"]\n'
     for file in _FILES.rglob("*"):
-        if file.is_file():
+        if file.is_file() and file.suffix != ".pyc":  # an installed package is compiled
             parts = (part.replace("dot_", ".", 1) for part in file.relative_to(_FILES).parts)
             yield Path(*parts), file.read_text()

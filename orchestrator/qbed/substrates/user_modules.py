@@ -11,11 +11,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from qbed.base import terminal
 from qbed.base.cache import cache_folder
 from qbed.base.files import MIB, read_bytes
 from qbed.base.locations import repository, sources_folder
@@ -27,6 +29,11 @@ _DECLARATIONS = ("schemes/*/scheme.yml", "congestion/*/congestion.yml")
 _GENERATOR = Path(__file__).parents[1] / "schemes"
 """The sources of the code generator."""
 _LARGEST = 4 * MIB
+_SETTLED_NS = 10**9
+"""Age from which another write of a file is sure to have another time."""
+_hashes: dict[Path, tuple[tuple[int, ...], bytes]] = {}
+TC = "tc"
+"""The folder of tc's plugins, in a toolchain and in the folder of a lab that is up."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +59,25 @@ def toolchain_with_modules(base: Path) -> Path | None:
     sources = sorted(_files(root, _SOURCES))
     if not sources:
         return None
-    digest = hashlib.sha256(read_bytes(base / RECORD, _LARGEST))
+    digest = hashlib.sha256(_hash(base / RECORD))
     generator = [*_GENERATOR.glob("*.py"), *_GENERATOR.glob("templates/*.j2")]
     for place, files in ((root, [*sources, *_files(root, _DECLARATIONS)]), (_GENERATOR, generator)):
         for path in sorted(files):
-            digest.update(f"{path.relative_to(place)}\n".encode() + hashlib.sha256(read_bytes(path, _LARGEST)).digest())
+            digest.update(f"{path.relative_to(place)}\n".encode() + _hash(path))
     return cache_folder() / "repository" / digest.hexdigest()[:16]
+
+
+def _hash(path: Path) -> bytes:
+    """The hash of a file's content. It is read once in this process, for many plans, and again after a change."""
+    status = path.stat()
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    known = _hashes.get(path)
+    if known is not None and known[0] == key:
+        return known[1]
+    found = hashlib.sha256(read_bytes(path, _LARGEST)).digest()
+    if time.time_ns() - status.st_ctime_ns > _SETTLED_NS:
+        _hashes[path] = (key, found)
+    return found
 
 
 def build_user_modules(base: Path, kernel: KernelBuild, report: Callable[[str], None]) -> None:
@@ -79,6 +99,28 @@ def build_user_modules(base: Path, kernel: KernelBuild, report: Callable[[str], 
             record(new)
             shutil.rmtree(place, ignore_errors=True)
             new.rename(place)
+
+
+def tc_plugins(base: Path) -> Path:
+    """The folder of tc's plugins, with those of the schemes of the user's repository, built if they are not. If they
+    cannot be built, or if the toolchain `base` has no plugins, as in a wheel, it is that of the toolchain.
+    """
+    root, plain = repository(), base / TC
+    if root is None or not plain.is_dir() or not any(_files(root, ("schemes/*/kernel/Kbuild",))):
+        return plain
+    command = [sources_folder() / "kernel" / "tc-plugins.sh", root]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"QBED_PYTHON": sys.executable},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        terminal.print_status(f"no plugins for tc: on nodes it does not print the options of the schemes of {root}")
+        return plain
+    return Path(done.stdout.strip())
 
 
 def _files(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:

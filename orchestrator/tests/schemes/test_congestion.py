@@ -206,8 +206,9 @@ def test_statistics_become_a_structure_and_the_plan_names_the_controls(mine: Pat
     mine.write_text(DECLARATION + STATISTICS)
     congestion._congestion_controls.cache_clear()
     code = generated("kernel")
-    assert "struct mine_stats {\n\tu32 cuts;\t/* cuts: Cuts. */\n\tu64 idle_ns;\t/* ns: Idle time. */\n};" in (
-        code["mine/mine_stats.h"]
+    assert (
+        "struct mine_stats {\n\tu32 cuts;\t/* cuts: Cuts. */\n\tu64 idle_ns;\t/* ns: Idle time. */\n};"
+        in (code["mine/mine_stats.h"])
     )
     assert '#include "mine_stats.h"' in code["mine/mine_parameters.h"]
     assert "mine_put_stats(const struct mine_stats *stats" in code["mine/mine_parameters.h"]

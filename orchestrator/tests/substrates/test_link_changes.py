@@ -161,7 +161,9 @@ def test_on_a_full_disk_nothing_is_changed(plan: Plan, tmp_path: Path) -> None:
             (lambda: set_links(deployment, "s1-s2", {"loss": "2%"}), "nothing is changed"),
             (lambda: undo(deployment), "nothing is undone"),
         ):
-            with pytest.raises(SessionError, match=f"{RECORD} cannot be written: no space left on device: {consequence}"):
+            with pytest.raises(
+                SessionError, match=f"{RECORD} cannot be written: no space left on device: {consequence}"
+            ):
                 action()
         assert len(lab.made) == 1 and [setting.fields for setting in current(tmp_path)] == [{"loss": "1%"}]
         (tmp_path / "other").unlink()

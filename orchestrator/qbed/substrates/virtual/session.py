@@ -37,13 +37,12 @@ from qbed.substrates.sessions import (
     state_folder,
 )
 from qbed.substrates.toolchain import Toolchain
+from qbed.substrates.user_modules import TC, tc_plugins
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.confinement import SYSTEM
 from qbed.substrates.virtual.provision import TC_PATH, shared_folders
 
 SOCKET, LOCK, LOG, CELL = "keeper.sock", "keeper.lock", "keeper.log", "cell"
-TC = "tc"
-"""In the cell's folder: tc's plugins of the schemes."""
 LAB, SEES, LIMITS = "lab", "sees.json", "limits.json"
 UP_S, DOWN_S = 120.0, 20.0
 EPOCH_US = "QBED_EPOCH_US"
@@ -251,10 +250,12 @@ def check_name_free(name: str) -> None:
 
 
 def _copy_tc_plugins(toolchain: Toolchain, folder: Path) -> None:
-    """Copy tc's plugins of the schemes if they were built for the installed tc: they share its structures."""
-    built = toolchain.folder / TC
-    if os.path.lexists(built):
+    """Copy tc's plugins of the schemes, also of the user's repository, if they were built for the installed tc: they
+    share its structures.
+    """
+    if os.path.lexists(toolchain.folder / TC):
         toolchain.check(toolchain.names_in(TC))
+    built = tc_plugins(toolchain.folder)
     try:
         version = subprocess.run(["tc", "-V"], env={"PATH": TC_PATH}, capture_output=True, check=True).stdout
         if (built / "version").read_bytes() == version:
