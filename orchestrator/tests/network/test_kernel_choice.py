@@ -6,25 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kernel_labs import plan_of, write_patches
 
 from qbed.base.errors import LabError
 from qbed.network.kernels import KernelFolderError, patched_kernel
-from qbed.network.load import load_lab
-from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
-
-LAB = """\
-name: mine
-topology: {star: {hosts: 2}}
-links: {default: {rate: 1 Gbit/s, delay: 5 us}}
-kernel: %s
-duration: 10 ms
-"""
-
-
-def plan_of(folder: Path, kernel: str) -> Plan:
-    (folder / "lab.yml").write_text(LAB % kernel)
-    return compile_lab(load_lab(folder / "lab.yml"))
 
 
 def message_of(folder: Path, kernel: str) -> str:
@@ -36,10 +22,7 @@ def message_of(folder: Path, kernel: str) -> str:
 
 @pytest.fixture
 def patches(tmp_path: Path) -> Path:
-    folder = tmp_path / "my-patches"
-    folder.mkdir()
-    (folder / "0001-one.patch").write_text("one")
-    return folder
+    return write_patches(tmp_path)
 
 
 @pytest.mark.parametrize("written", ["7.2", '"7.2"'])
@@ -94,7 +77,7 @@ def test_a_source_tree_is_a_kernel_of_its_makefiles_series(tmp_path: Path, monke
 
 def test_an_unknown_kernel_has_one_message_with_its_place(tmp_path: Path) -> None:
     assert message_of(tmp_path, "7.3").endswith(
-        "lab.yml:4:9: kernel: there is no kernel series `7.3`; did you mean `7.2`?"
+        "lab.yml:5:9: kernel: there is no kernel series `7.3`; did you mean `7.2`?"
     )
     assert message_of(tmp_path, "my-patches").endswith(
         "kernel: expected a kernel series such as `6.12` or a folder such as `./my-patches`, got `my-patches`"

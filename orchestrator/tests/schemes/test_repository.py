@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from qbed.base.errors import LabError, QbedError
+from qbed.base.files import read_bytes
 from qbed.base.locations import congestion_folder, labs_folder, repository, scheme_folder, schemes_folder
 from qbed.lab import library
 from qbed.schemes.congestion import congestion_controls
 from qbed.schemes.declaration import registry
 from qbed.schemes.generate import generated
+from qbed.substrates import user_modules
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.user_modules import toolchain_with_modules
 from qbed.substrates.virtual.inputs import VirtualInputs
@@ -81,6 +83,23 @@ def test_a_name_that_qbed_has_is_refused(mine: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(LabError, match=r"dumbbell: .* have this name; write the path of the one to use"):
         library.find(Path("dumbbell"))
     assert library.find(Path("labs/dumbbell")) == Path("labs/dumbbell")
+
+
+def test_sources_of_modules_are_read_once_for_many_plans(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_modules, "_SETTLED_NS", -1)
+    read: list[Path] = []
+
+    def counting(path: Path, limit: int) -> bytes:
+        read.append(path)
+        return read_bytes(path, limit)
+
+    monkeypatch.setattr(user_modules, "read_bytes", counting)
+    base = find_toolchain().folder
+    places = {toolchain_with_modules(base) for _ in range(3)}
+    header = mine / "congestion" / "gentle" / "kernel" / "aimd_algorithm.h"
+    assert len(places) == 1 and read.count(header) == 1 and len(read) == len(set(read))
+    header.write_text(header.read_text() + "/* one more */\n")
+    assert toolchain_with_modules(base) not in places and read.count(header) == 2 == len(read) - len(set(read)) + 1
 
 
 def test_its_modules_are_kept_by_content(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

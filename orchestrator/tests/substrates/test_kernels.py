@@ -8,24 +8,14 @@ from pathlib import Path
 
 import pytest
 from campaigns import fake_toolchain, write_manifest
+from kernel_labs import plan_of, write_patches
 
 from qbed.network.kernels import patched_kernel
-from qbed.network.load import load_lab
-from qbed.plan.compile import compile_lab
-from qbed.plan.model import Plan
 from qbed.substrates import toolchain_files
 from qbed.substrates.kernels import build_kernel, built_kernels, remove_kernel, toolchain_of
 from qbed.substrates.toolchain import ToolchainError, toolchain_in
 from qbed.substrates.virtual.inputs import VirtualInputs
 from qbed.substrates.virtual.substrate import VirtualSubstrate
-
-LAB = """\
-name: mine
-topology: {star: {hosts: 2}}
-links: {default: {rate: 1 Gbit/s, delay: 5 us}}
-%s
-duration: 10 ms
-"""
 
 
 @pytest.fixture
@@ -46,20 +36,12 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def patches(tmp_path: Path) -> Path:
-    folder = tmp_path / "my-patches"
-    folder.mkdir()
-    (folder / "0001-one.patch").write_text("one")
-    return folder
-
-
-def plan_of(tmp_path: Path, kernel: str = "") -> Plan:
-    (tmp_path / "lab.yml").write_text(LAB % kernel)
-    return compile_lab(load_lab(tmp_path / "lab.yml"))
+    return write_patches(tmp_path)
 
 
 def test_a_cell_has_the_inputs_of_the_kernel_that_its_plan_loads(tmp_path: Path, setup: Path) -> None:
     inputs = VirtualInputs(toolchain_of(None))
-    stock, other = plan_of(tmp_path), plan_of(tmp_path, "kernel: 7.2")
+    stock, other = plan_of(tmp_path), plan_of(tmp_path, "7.2")
     assert inputs.of(stock)["kernel"] == "6.12.1 6.12-h"
     found = inputs.of(other)
     assert found["kernel@7.2"] == "7.2.1 7.2-h" and "kernel" not in found
@@ -81,7 +63,7 @@ def test_patches_of_a_lab_are_not_built_unless_the_user_permits_it(
     tmp_path: Path, setup: Path, patches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("QBED_TRUST", raising=False)
-    plan = plan_of(tmp_path, "kernel: ./my-patches")
+    plan = plan_of(tmp_path, "./my-patches")
     (part,) = VirtualSubstrate().missing_parts(plan)
     assert (part.kind, part.name) == ("kernel", plan.kernel)
     assert f"`qbed kernel build {patches}` builds it, or --trust allows it" in part.text
