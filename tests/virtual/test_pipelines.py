@@ -63,10 +63,24 @@ def test_a_p4_switch_forwards_and_accounts_for_every_packet(
     assert all(row["node"] == "s1" and row["bytes"] >= 60 * row["packets"] > 0 for row in drops.values())
 
 
-def test_counters_and_registers_of_a_program_are_rows(tmp_path: Path) -> None:
-    for file in (labs_folder() / "young-flows").glob("young.*"):
-        (tmp_path / "cell").mkdir(exist_ok=True)
-        shutil.copy(file, tmp_path / "cell")
+def test_counters_registers_and_meters_of_a_program_are_rows(tmp_path: Path) -> None:
+    """The program has a meter besides, which every marked packet executes. Without rates, a packet is green."""
+    (tmp_path / "cell").mkdir()
+    shutil.copy(labs_folder() / "young-flows" / "young.p4info.txtpb", tmp_path / "cell")
+    form = json.loads((labs_folder() / "young-flows" / "young.json").read_text())
+    form["meter_arrays"] = [
+        {"name": "colors", "id": 0, "is_direct": False, "size": 511, "rate_count": 2, "type": "packets"}
+    ]
+    lists = [action["primitives"] for action in form["actions"]]
+    ((primitives, number, counted),) = (
+        (primitives, number, primitive["parameters"])
+        for primitives in lists
+        for number, primitive in enumerate(primitives)
+        if primitive["op"] == "count" and primitive["parameters"][0]["value"] == "marked"
+    )
+    parameters = [{"type": "meter_array", "value": "colors"}, counted[1], counted[1]]
+    primitives.insert(number + 1, {"op": "execute_meter", "parameters": parameters})
+    (tmp_path / "cell" / "young.json").write_text(json.dumps(form))
     slow = star("program: ./young.p4, initial: {sent: {0: 5, 1..2: 0xffffffff}}", tcp="dctcp")
     cell = run_lab(tmp_path / "cell", slow.replace("delay: 10 us", "delay: 10 us, ends: {s1: {rate: 300 Mbit/s}}"))
     row, table = store_tables(cell, tmp_path)
@@ -80,6 +94,9 @@ def test_counters_and_registers_of_a_program_are_rows(tmp_path: Path) -> None:
     (queue,) = [queue for queue in table("queues") if queue["port"] == "s1>h2"]
     assert sum(row["packets"] for row in marked) == queue["marked_packets"] > 10
     assert all(row["bytes"] > 1000 * row["packets"] and row["value"] is None for row in marked)
+    metered = {row["index"]: row["green_packets"] for row in rows if row["name"] == "colors"}
+    assert metered == {row["index"]: row["packets"] for row in marked}
+    assert all(row["red_packets"] == row["yellow_packets"] == 0 for row in rows if row["name"] == "colors")
 
 
 def test_packets_without_a_route_or_hop_limit_are_dropped(

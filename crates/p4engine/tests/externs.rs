@@ -376,4 +376,11 @@ fn registers_counters_and_meters_by_index() {
     );
     assert_eq!(engine.control(&Request::ReadMeter { meter: 0, index: 1 }), Answer::Meter(Some(rates)));
     assert_eq!(engine.control(&Request::ReadMeter { meter: 0, index: 0 }), Answer::Meter(None));
+    let colors =
+        |engine: &mut Engine, from| engine.control(&Request::ReadColors { meter: 0, from, count: 0 });
+    assert_eq!(colors(&mut engine, 0), Answer::Colors(vec![[0; 3], [1, 1, 1]]));
+    succeed(&mut engine, Request::SetMeter { meter: 0, index: 1, rates: None });
+    engine.ingress(&mut context, &[1, 9], &arrival(1, 100, 5), &mut Recorder::default());
+    assert_eq!(colors(&mut engine, 1), Answer::Colors(vec![[2, 1, 1]]));
+    assert_eq!(refusal(&mut engine, Request::ReadColors { meter: 1, from: 0, count: 1 }), Refusal::NotFound);
 }

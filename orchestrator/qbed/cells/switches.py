@@ -18,6 +18,12 @@ _FAULTS = {
     "no_memory": "its machine had no memory left",
 }
 """Reasons for drops that are faults."""
+_COLUMNS = {
+    "counter": ("packets", "bytes"),
+    "register": ("value",),
+    "meter": ("green_packets", "yellow_packets", "red_packets"),
+}
+"""The columns of an array's elements, by its kind."""
 
 
 def rows(plan: Plan, counters: Counters) -> Iterator[Row]:
@@ -39,16 +45,15 @@ def rows(plan: Plan, counters: Counters) -> Iterator[Row]:
 
 
 def array_rows(plan: Plan, counters: Counters) -> Iterator[Row]:
-    """A row for each element of a program's counters and registers that is not zero."""
+    """A row for each element of a program's counters, registers and meters that is not zero."""
     for node in plan.nodes:
         counted = counters.switches.get(node.name)
         if node.pipeline is None or counted is None:
             continue
         for array in counted.arrays:
             common = {"node": node.name, "p4_program": node.pipeline.program, "name": array.name}
-            columns = ("index", "packets", "bytes") if array.kind == "counter" else ("index", "value")
-            for element in array.elements:
-                yield common | dict(zip(columns, element, strict=True))
+            for index, *numbers in array.elements:
+                yield common | {"index": index} | dict(zip(_COLUMNS[array.kind], numbers, strict=True))
 
 
 def warnings(counters: Counters, of_schemes: Collection[str] = ()) -> Iterator[str]:

@@ -82,16 +82,17 @@ class RecirculationCounters(_Record):
 
 
 class ArrayState(_Record):
-    """A counter or register of a P4 program. An element is its index and value, or its index, packets and bytes.
+    """A counter, register or meter of a P4 program. An element is its index and value, its index, packets and bytes, or
+    its index and the packets by colour: green, yellow, red.
 
     `nonzero`: how many elements are not zero; None: the agent does not read the array, as it is too large or too wide.
     """
 
-    kind: Literal["counter", "register"]
+    kind: Literal["counter", "register", "meter"]
     name: str
     size: int
     nonzero: int | None
-    elements: list[tuple[int, int, int] | tuple[int, int]]
+    elements: list[tuple[int, int] | tuple[int, int, int] | tuple[int, int, int, int]]
     over_limit: bool = False
     """Whether the array is not read because the cell's limit was reached."""
 

@@ -251,6 +251,7 @@ P4_ARRAYS = _schema(
         "packets": pa.uint64(),
         "bytes": pa.uint64(),
         "value": pa.uint64(),
+        **{f"{color}_packets": pa.uint64() for color in ("green", "yellow", "red")},
     },
 )
 

@@ -43,7 +43,8 @@ def record(flow: int, time_ns: int, control: int, layout: str, *values: int) -> 
 def rows(statistics: FlowStatistics, data: bytes) -> list[dict[str, Any]]:
     ((name, records),) = FlowSampleTail().feed(data)
     assert name == STATISTICS
-    return statistics.table(records).to_pylist()
+    found: list[dict[str, Any]] = statistics.table(records).to_pylist()
+    return found
 
 
 def row(flow: int, control: str, time_ns: int, statistic: str, value: int) -> dict[str, Any]:

@@ -32,14 +32,20 @@ def array(kind: str, elements: list[list[int]], nonzero: int | None) -> dict[str
 
 def test_elements_of_counters_and_registers_are_rows() -> None:
     found = counters(
-        array("counter", [[0, 2, 120], [7, 1, 0]], 2), array("register", [[3, 1 << 63]], 1), array("register", [], None)
+        array("counter", [[0, 2, 120], [7, 1, 0]], 2),
+        array("register", [[3, 1 << 63]], 1),
+        array("register", [], None),
+        array("meter", [[2, 5, 0, 1]], 1),
     )
     rows = table_of_rows("p4_arrays", array_rows(PLAN, found), "counters.json").to_pylist()
-    common = {"node": "s1", "p4_program": "mine"}
+    colors = ("green_packets", "yellow_packets", "red_packets")
+    absent = dict.fromkeys(("packets", "bytes", "value", *colors))
+    common = {"node": "s1", "p4_program": "mine", **absent}
     assert rows == [
-        {**common, "name": "cou", "index": 0, "packets": 2, "bytes": 120, "value": None},
-        {**common, "name": "cou", "index": 7, "packets": 1, "bytes": 0, "value": None},
-        {**common, "name": "reg", "index": 3, "packets": None, "bytes": None, "value": 1 << 63},
+        {**common, "name": "cou", "index": 0, "packets": 2, "bytes": 120},
+        {**common, "name": "cou", "index": 7, "packets": 1, "bytes": 0},
+        {**common, "name": "reg", "index": 3, "value": 1 << 63},
+        {**common, "name": "met", "index": 2, **dict(zip(colors, (5, 0, 1), strict=True))},
     ]
     assert [*warnings(found)] == []
 
@@ -60,5 +66,5 @@ def test_arrays_beyond_the_limit_of_a_cell_are_one_warning() -> None:
 
 
 def test_an_array_of_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValidationError, match="'counter' or 'register'"):
-        counters(array("meter", [], 0))
+    with pytest.raises(ValidationError, match="'counter', 'register' or 'meter'"):
+        counters(array("hash", [], 0))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The elements of a program's counters and registers at the end of a cell, as far as they are not zero.
+//! The elements of a program's counters, registers and meters at the end of a cell, as far as they are not zero.
 
 use super::number_of;
 use qbed_p4engine::control::{Answer, Request};
@@ -37,7 +37,8 @@ impl Budget {
     }
 }
 
-/// A counter or register. An element is its index and value, or its index, packets and bytes.
+/// A counter, register or meter. An element is its index and value, its index, packets and bytes, or its index and
+/// the packets by color: green, yellow, red.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 pub struct ArrayState {
     kind: Kind,
@@ -56,9 +57,10 @@ pub struct ArrayState {
 enum Kind {
     Counter,
     Register,
+    Meter,
 }
 
-/// Reads the counters, except those of table entries, and the registers of a program.
+/// Reads the counters and meters, except those of table entries, and the registers of a program.
 pub fn read(
     program: &Program,
     budget: &mut Budget,
@@ -86,6 +88,16 @@ pub fn read(
                     state.extend(from, values.iter().map(|value| vec![number_of(value)]));
                 }
                 reply => return Err(format!("register {}: {reply:?}", array.name)),
+            }
+        }
+        states.push(state);
+    }
+    for (number, meter) in (0..).zip(&program.meters).filter(|(_, meter)| meter.table.is_none()) {
+        let mut state = ArrayState::new(Kind::Meter, &meter.name, meter.size, 0, budget);
+        for (from, count) in state.chunks() {
+            match query(&Request::ReadColors { meter: number, from, count })? {
+                Answer::Colors(colors) => state.extend(from, colors.iter().map(|counts| counts.to_vec())),
+                reply => return Err(format!("meter {}: {reply:?}", meter.name)),
             }
         }
         states.push(state);

@@ -101,6 +101,12 @@ pub enum Request {
         meter: u16,
         index: u32,
     },
+    /// Reads a meter's packets by color.
+    ReadColors {
+        meter: u16,
+        from: u32,
+        count: u32,
+    },
     /// Sets the direct meter of an entry.
     SetDirectMeter {
         table: TableId,
@@ -148,10 +154,15 @@ pub enum Request {
 pub enum Answer {
     Done,
     Entries(Vec<EntryState>),
-    Profile { members: Vec<(u32, ActionCall)>, groups: Vec<(u32, Vec<u32>)> },
+    Profile {
+        members: Vec<(u32, ActionCall)>,
+        groups: Vec<(u32, Vec<u32>)>,
+    },
     Values(Vec<Vec<u8>>),
     Counts(Vec<Count>),
     Meter(Option<Rates>),
+    /// Packets of each element of a meter: green, yellow, red.
+    Colors(Vec<[u64; 3]>),
     ValueSet(Vec<SetMember>),
     MulticastGroups(Vec<(u16, Vec<Replica>)>),
     CloneSessions(Vec<(u16, CloneSession)>),

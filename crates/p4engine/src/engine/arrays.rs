@@ -55,6 +55,14 @@ impl Engine {
         };
         meters.meters.get_mut(index as usize).ok_or_else(out_of_range)
     }
+
+    pub(super) fn read_colors(&self, meter: u16, from: u32, count: u32) -> RequestResult {
+        let Some(meters) = self.state.meters.get(usize::from(meter)) else {
+            return not_found("meter", meter);
+        };
+        let range = range(meters.colors.len(), from, count)?;
+        Ok(Answer::Colors(meters.colors.get(range).unwrap_or(&[]).to_vec()))
+    }
 }
 
 pub(super) fn out_of_range() -> Refused {

@@ -59,6 +59,7 @@ impl Engine {
             Request::ReadMeter { meter, index } => {
                 Ok(Answer::Meter(self.meter(*meter, *index)?.map(|meter| meter.rates())))
             }
+            Request::ReadColors { meter, from, count } => self.read_colors(*meter, *from, *count),
             Request::SetDirectMeter { table, matches, priority, rates } => {
                 self.set_direct_meter(*table, matches, *priority, *rates)
             }

@@ -131,6 +131,10 @@ impl<S: Shell> Interpreter<'_, S> {
         let units = meters.units(self.context);
         if let Some(meter) = meters.meters.get_mut(index) {
             let color = meter.as_mut().map_or(0, |meter| meter.execute(now_us, units));
+            let counts = meters.colors.get_mut(index);
+            if let Some(count) = counts.and_then(|counts| counts.get_mut(color as usize)) {
+                *count = count.wrapping_add(1);
+            }
             self.store(to, color);
         }
     }

@@ -59,6 +59,8 @@ pub(crate) struct Meters {
     pub table: Option<u16>,
     pub result: Option<Place>,
     pub meters: Vec<Option<Meter>>,
+    /// Packets by color: green, yellow, red. An element without rates is green.
+    pub colors: Vec<[u64; 3]>,
 }
 
 impl Meters {
@@ -161,8 +163,9 @@ impl State {
         for meter in &program.meters {
             let size = if meter.table.is_some() { 0 } else { meter.size };
             let meters_ = zeroes(None, size.into(), &mut left)?;
+            let colors = zeroes([0; 3], size.into(), &mut left)?;
             let result = meter.result.map(|field| code.place(field));
-            meters.push(Meters { bytes: meter.bytes, table: meter.table, result, meters: meters_ });
+            meters.push(Meters { bytes: meter.bytes, table: meter.table, result, meters: meters_, colors });
         }
         let mut drops = FIRST_ACTION;
         let mut tables = Vec::new();
