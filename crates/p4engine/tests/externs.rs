@@ -314,6 +314,34 @@ fn a_default_is_set_and_reset_and_a_table_gets_full() {
 }
 
 #[test]
+fn a_meter_counts_packets_by_color() {
+    let (mut engine, mut context) = by_byte(MatchKind::Exact, |build, first| {
+        let meter = Meter { name: "m".into(), table: None, size: 2, bytes: false, result: None };
+        build.program.meters.push(meter);
+        build.program.entry.ingress = build.code(&[
+            Op::Load { to: 1, field: first },
+            Op::Execute { meter: 0, index: 1, to: first + 1 },
+            Op::End,
+        ]);
+    });
+    let colors =
+        |engine: &mut Engine, from| engine.control(&Request::ReadColors { meter: 0, from, count: 0 });
+    let mut execute = |engine: &mut Engine, index: u8| {
+        engine.ingress(&mut context, &[index, 9], &arrival(1, 100, 5), &mut Recorder::default());
+    };
+    let rates = Rates { committed: 1, committed_burst: 1, peak: 1, peak_burst: 2 };
+    succeed(&mut engine, Request::SetMeter { meter: 0, index: 1, rates: Some(rates) });
+    // The third index is beyond the end.
+    [1, 1, 2, 1, 1].map(|index| execute(&mut engine, index));
+    assert_eq!(colors(&mut engine, 0), Answer::Colors(vec![[0; 3], [1, 1, 2]]));
+    succeed(&mut engine, Request::SetMeter { meter: 0, index: 1, rates: None });
+    execute(&mut engine, 1);
+    assert_eq!(colors(&mut engine, 1), Answer::Colors(vec![[2, 1, 2]]));
+    let beyond = Request::ReadColors { meter: 1, from: 0, count: 1 };
+    assert_eq!(refusal(&mut engine, beyond), Refusal::NotFound);
+}
+
+#[test]
 fn registers_counters_and_meters_by_index() {
     let (mut engine, mut context) = by_byte(MatchKind::Exact, |build, first| {
         let (narrow, wide) = (build.array(12, 4), build.array(100, 2));
@@ -376,11 +404,4 @@ fn registers_counters_and_meters_by_index() {
     );
     assert_eq!(engine.control(&Request::ReadMeter { meter: 0, index: 1 }), Answer::Meter(Some(rates)));
     assert_eq!(engine.control(&Request::ReadMeter { meter: 0, index: 0 }), Answer::Meter(None));
-    let colors =
-        |engine: &mut Engine, from| engine.control(&Request::ReadColors { meter: 0, from, count: 0 });
-    assert_eq!(colors(&mut engine, 0), Answer::Colors(vec![[0; 3], [1, 1, 1]]));
-    succeed(&mut engine, Request::SetMeter { meter: 0, index: 1, rates: None });
-    engine.ingress(&mut context, &[1, 9], &arrival(1, 100, 5), &mut Recorder::default());
-    assert_eq!(colors(&mut engine, 1), Answer::Colors(vec![[2, 1, 1]]));
-    assert_eq!(refusal(&mut engine, Request::ReadColors { meter: 1, from: 0, count: 1 }), Refusal::NotFound);
 }
