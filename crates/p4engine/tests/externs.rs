@@ -332,7 +332,9 @@ fn a_meter_counts_packets_by_color() {
     let rates = Rates { committed: 1, committed_burst: 1, peak: 1, peak_burst: 2 };
     succeed(&mut engine, Request::SetMeter { meter: 0, index: 1, rates: Some(rates) });
     // The third index is beyond the end.
-    [1, 1, 2, 1, 1].map(|index| execute(&mut engine, index));
+    for index in [1, 1, 2, 1, 1] {
+        execute(&mut engine, index);
+    }
     assert_eq!(colors(&mut engine, 0), Answer::Colors(vec![[0; 3], [1, 1, 2]]));
     succeed(&mut engine, Request::SetMeter { meter: 0, index: 1, rates: None });
     execute(&mut engine, 1);
