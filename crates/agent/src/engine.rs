@@ -95,7 +95,8 @@ impl<'a> Engine<'a> {
         let statistics = Statistics::open(&mut world)?;
         let devices = Devices::open(&mut world)?;
         // Some connections are opened before the epoch; routing must have converged by then.
-        let routing = Routing { check: world.topic(Part::Forwarding).only(), deadline_ns: 0, has_converged: false };
+        let routing =
+            Routing { check: world.topic(Part::Forwarding).only(), deadline_ns: 0, has_converged: false };
         world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::LEAD_TIME_NS), routing.check);
         let (links, progress) = (world.topic(Part::Links), world.topic(Part::Progress));
         let changes = world.topic(Part::Changes);

@@ -82,7 +82,6 @@ class ContainersSubstrate:
             else:
                 yield Finding(what, "good", "labs in containers can use it")
 
-
     @staticmethod
     def _try_container() -> None:
         """Start a container of the hosts' image, if it is built, and remove it."""
