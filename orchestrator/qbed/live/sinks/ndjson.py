@@ -13,7 +13,6 @@ from qbed.live.points import Points
 from qbed.live.sinks import NotTakenError, SinkError
 from qbed.live.sinks.line_protocol import NDJSON
 
-
 MAX_RESERVE_BYTES = 1 << 30
 RESERVE = 4
 """The divisor of a disk's size that gives the free space which a file of points leaves to others, up to the maximum."""
@@ -70,6 +69,6 @@ class File:
         reserve = min(disk.total // RESERVE, MAX_RESERVE_BYTES)
         if disk.free - needed < reserve:
             raise NotTakenError(
-                f"{self._path}: the disk has {disk.free / 1e6:.1f} MB left, too little for {needed / 1e6:.1f} MB and the"
-                f" {reserve / 1e6:.1f} MB that a file of points leaves free"
+                f"{self._path}: the disk has {disk.free / 1e6:.1f} MB left, too little for {needed / 1e6:.1f} MB"
+                f" and the {reserve / 1e6:.1f} MB that a file of points leaves free"
             )
