@@ -73,7 +73,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
                 pairs = zip(panel["targets"], found, strict=True)
                 every = [frame for target, rows in pairs for frame in frames(target, rows)]
                 panels[f"{name}: {panel['title']}"] = panel | {"frames": every}
-    command = ["node", HERE / "grafana_panels.mjs", Path(tools.stdout.strip()) / "node_modules"]
+    command = ["node", str(HERE / "grafana_panels.mjs"), f"{tools.stdout.strip()}/node_modules"]
     done = subprocess.run(command, input=json.dumps(panels), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
