@@ -95,7 +95,7 @@ def _headers() -> dict[str, str]:
 
 def _metrics(points: Points) -> Iterator[bytes]:
     """The messages `Metric` of points."""
-    texts = {name: column.to_pylist() for name, column in points.fields.items() if pa.types.is_string(column.type)}
+    texts = {name: column.to_pylist() for name, column in points.fields.items() if not _is_number(column)}
     numbers: Mapping[str, Any] = {
         f".{name}": column for name, column in points.fields.items() if name not in texts and name != "t_us"
     }
@@ -107,6 +107,10 @@ def _metrics(points: Points) -> Iterator[bytes]:
         data = b"".join(_data_points(attributes, times, values, rows[valid[rows]]) for attributes, rows in groups)
         if data:
             yield _field(1, f"qbed.{points.measurement}{name}".encode()) + _field(5, data)
+
+
+def _is_number(column: Any) -> bool:
+    return bool(pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
 
 
 def _groups(points: Points, texts: Mapping[str, list[str | None]]) -> Iterator[tuple[dict[str, str], Any]]:
