@@ -70,6 +70,17 @@ def test_a_complete_machine_is_not_changed() -> None:
     assert done.succeeded and done.changed == 0, done.text
 
 
+def test_a_missing_containerlab_without_a_source_is_reported_before_any_change() -> None:
+    unreachable = {"containerlab_version": "9.9.9", "containerlab_release": "http://127.0.0.1:9"}
+    done = play_locally("prepare.yml", **unreachable)
+    assert done.status != 0 and done.changed == 0
+    assert "TASK [machine" not in done.text, "the sources are checked first"
+    package = "http://127.0.0.1:9/containerlab_9.9.9_linux_amd64.deb"
+    assert f"Containerlab 9.9.9 is not on localhost and cannot be installed. The release: {package}: " in done.message
+    assert "A build on the controller: " in done.message and "Connection refused" in done.message
+    assert "Remedies: containerlab_release=URL of a mirror; containerlab_source=file" in done.message
+
+
 INVALID = {
     "a misspelt variable": (
         ("lab.yml", {"lab_folder": "labs/dumbbell", "lab_stat": "absent"}),
