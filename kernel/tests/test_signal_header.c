@@ -28,10 +28,12 @@ struct path_vector {
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-static void parses_the_test_vectors(const struct packet_vector *vector)
+/* The header begins @offset bytes after an aligned address. */
+static void parses_the_test_vectors(const struct packet_vector *vector, size_t offset)
 {
 	size_t bytes = vector->bytes - vector->payload_at;
-	void *payload = malloc(bytes);	/* aligned and of the exact size, for the sanitizer */
+	u8 *memory = malloc(offset + bytes);	/* of the exact size, for the sanitizer */
+	u8 *payload = memory + offset;
 	u8 written[QSIGNAL_HEADER_BYTES];
 	struct qsignal_header header;
 
@@ -43,7 +45,7 @@ static void parses_the_test_vectors(const struct packet_vector *vector)
 		qsignal_write(&header, written);
 		EXPECT_EQUAL(memcmp(payload, written, qsignal_bytes(&header)), 0);
 	}
-	free(payload);
+	free(memory);
 }
 
 /* Accumulates the values of the queues one by one and updates the checksum, as switches do. */
@@ -175,10 +177,11 @@ static void what_is_written_is_read(void)
 
 int main(void)
 {
-	size_t i;
+	size_t i, offset;
 
 	for (i = 0; i < COUNT(packet_vectors); i++)
-		parses_the_test_vectors(&packet_vectors[i]);
+		for (offset = 0; offset < 8; offset++)
+			parses_the_test_vectors(&packet_vectors[i], offset);
 	for (i = 0; i < COUNT(path_vectors); i++)
 		accumulates_along_the_path(&path_vectors[i]);
 	EXPECT(i > 10);

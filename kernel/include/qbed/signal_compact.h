@@ -97,19 +97,16 @@ static inline enum qsignal_form qsignal_compact_read(struct qsignal_header *head
 
 /*
  * Reads the header of a datagram with @payload_bytes of payload, of which the
- * first min(@payload_bytes, QSIGNAL_HEADER_BYTES) are at @wire.
+ * first min(@payload_bytes, QSIGNAL_HEADER_BYTES) are at @wire, with any
+ * alignment. *@header is defined if the result is QSIGNAL_WELL_FORMED.
  */
 static inline enum qsignal_form qsignal_read(struct qsignal_header *header, const void *wire,
 					     u64 payload_bytes)
 {
-	enum qsignal_form form;
-
 	if (payload_bytes && *(const u8 *)wire == QSIGNAL_COMPACT)
 		return qsignal_compact_read(header, wire, payload_bytes);
-	form = qsignal_form(wire, payload_bytes);
-	if (form == QSIGNAL_WELL_FORMED)
-		__builtin_memcpy(header, wire, sizeof(*header));
-	return form;
+	__builtin_memcpy(header, wire, payload_bytes < sizeof(*header) ? payload_bytes : sizeof(*header));
+	return qsignal_form(header, payload_bytes);
 }
 
 /* Writes @header to @wire. A signal that does not fit is the largest value. */
