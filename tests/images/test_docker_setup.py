@@ -126,7 +126,7 @@ def test_podman_alone_gives_one_message_with_a_remedy(machine: Machine) -> None:
     images = subprocess.run([TOOL.with_name("images")], env=machine.environment, capture_output=True, text=True)
     assert (images.returncode, images.stderr) == (1, f"images: {why}\n")
     command = [sys.executable, "-m", "qbed", "up", str(TOOL.parents[1] / "labs/dumbbell"), "--on", "containerlab"]
-    up = subprocess.run(command, env=machine.environment, capture_output=True, text=True, timeout=60)
+    up = subprocess.run(command, env=machine.environment, capture_output=True, text=True, timeout=300)
     assert up.returncode != 0 and why in " ".join(up.stderr.split()) and "Traceback" not in up.stderr
 
 
