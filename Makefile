@@ -164,6 +164,7 @@ generate: setup
 	$(PY) -m qbed.plan.reference docs
 	$(PY) orchestrator/tests/plan_examples.py
 	$(PY) orchestrator/tests/packages.py
+	$(PY) tests/qbed_testing/lab_commands.py
 	$(PY) -m qbed.live.grafana dashboards
 	$(PY) docs/papers/write_pages.py
 

@@ -4,13 +4,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from qbed_testing.container_labs import leftovers, qbed
+from qbed.network.load import load_lab
+from qbed.plan.compile import compile_lab
 
+from qbed_testing.container_labs import docker, leftovers, qbed
+
+ROOT = Path(__file__).parents[2]
 NAME = "qbed-t-frr"
+SLOW_ROUTER = "slow-router-of-qbed-tests:1"
+SLOW_S = 14
 LAB = f"""\
 name: {NAME}
 topology: {{clos: {{hosts: 1, racks: 2, spines: 2}}}}
@@ -38,3 +45,30 @@ def test_bgp_installs_both_paths_and_vtysh_shows_its_peers(tmp_path: Path, reque
     assert ping.returncode == 0 and " 0% packet loss" in ping.stdout, ping.stdout + ping.stderr
     assert qbed(tmp_path, "down", NAME).returncode == 0
     assert leftovers(NAME, tmp_path) == []
+
+
+@pytest.fixture
+def slow_router(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """An image of routers in which bgpd starts `SLOW_S` seconds late, as on a machine with a high load."""
+    command = [str(ROOT / "tools/images"), "--names", "host", "linux-switch", "router"]
+    names = dict(line.split() for line in subprocess.check_output(command, text=True).splitlines())
+    script = f'#!/bin/sh\\nsleep {SLOW_S}\\nexec $0.real "$@"\\n'
+    replace = f"cd /usr/lib/frr && mv bgpd bgpd.real && printf '{script}' >bgpd && chmod +x bgpd"
+    dockerfile = f"FROM {names['router']}\nRUN {replace}\n"
+    subprocess.run(["docker", "build", "-q", "-t", SLOW_ROUTER, "-"], input=dockerfile, text=True, check=True)
+    request.addfinalizer(lambda: docker("image", "rm", SLOW_ROUTER))
+    images = names | {"router": SLOW_ROUTER}
+    monkeypatch.setenv("QBED_IMAGES", ",".join(f"{role}={image}" for role, image in images.items()))
+
+
+@pytest.mark.usefixtures("slow_router")
+def test_a_lab_waits_for_daemons_that_start_late(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    (tmp_path / "lab").mkdir()
+    file = tmp_path / "lab" / "lab.yml"
+    file.write_text(LAB)
+    assert compile_lab(load_lab(file)).epoch_ns < SLOW_S * 1e9
+    request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
+    done = qbed(tmp_path, "up", "lab", "--on", "containerlab", "--dilate", "1")
+    assert done.returncode == 0, done.stderr
+    route = qbed(tmp_path, "exec", NAME, "rack1", "--", "ip", "route", "show", "10.0.0.2/31").stdout
+    assert route.count("nexthop via 169.254.0.1") == 2, route

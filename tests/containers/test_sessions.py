@@ -14,6 +14,9 @@ import pytest
 
 from qbed_testing.container_labs import docker, environment, leftovers, qbed, write_lab
 
+ROOT = Path(__file__).parents[2]
+BROKEN = "broken-host-of-qbed-tests:1"
+
 
 @pytest.fixture
 def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
@@ -102,3 +105,24 @@ def test_a_failed_up_is_one_message_and_leaves_nothing(folder: Path, monkeypatch
         docker("rm", "-f", "clab-qbed-t-bad-h1")
     assert leftovers("qbed-t-bad", folder) == []
     assert not list((folder / "state/qbed").glob("*")) and [path.name for path in lab.iterdir()] == ["lab.yml"]
+
+
+def test_an_image_that_does_not_start_is_reported_with_the_engines_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    command = [str(ROOT / "tools/images"), "--names", "host", "linux-switch"]
+    names = dict(line.split() for line in subprocess.check_output(command, text=True).splitlines())
+    dockerfile = f'FROM {names["host"]}\nENTRYPOINT ["/missing"]\n'
+    subprocess.run(["docker", "build", "-q", "-t", BROKEN, "-"], input=dockerfile, text=True, check=True)
+    request.addfinalizer(lambda: docker("image", "rm", BROKEN))
+    monkeypatch.setenv("QBED_IMAGES", f"host={BROKEN},linux-switch={names['linux-switch']}")
+    done = qbed(folder, "up", str(write_lab(folder, "qbed-t-broken")), "--on", "containerlab")
+    assert done.returncode == 1 and "/missing" in done.stderr and "(Created)" not in done.stderr, done.stderr
+    assert leftovers("qbed-t-broken", folder) == []
+
+
+def test_doctor_starts_a_container(folder: Path) -> None:
+    before = docker("ps", "-aq")
+    done = qbed(folder, "doctor", "--on", "containerlab")
+    assert re.search(r"^ok +container: labs in containers can use it$", done.stdout, re.MULTILINE), done.stdout
+    assert docker("ps", "-aq") == before

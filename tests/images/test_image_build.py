@@ -242,19 +242,22 @@ def build_labelled_image(checkout: Path | str, tag: str, context: Path) -> None:
 
 
 def test_superseded_images_are_removed_and_other_checkouts_images_stay(images: dict[str, str], tmp_path: Path) -> None:
-    # images of this checkout, of a removed one, and of another one
+    # images of this checkout, of a removed one, of another one, and a user's, which inherits the labels of its base
     superseded, orphaned, other = "qbed-host:000000000001", "qbed-host:000000000002", "qbed-host:000000000003"
+    derived = "my-host:000000000001"
     build_labelled_image(ROOT, superseded, tmp_path)
     build_labelled_image("/nowhere/qbed", orphaned, tmp_path)
     build_labelled_image(tmp_path, other, tmp_path)
+    build_labelled_image(ROOT, derived, tmp_path)
     try:
         assert run(ROOT / "tools/images").returncode == 0
         remaining = tags("host")
         assert images["host"] in remaining
         assert other in remaining
         assert not {superseded, orphaned} & remaining
+        assert run("docker", "image", "inspect", derived).returncode == 0
     finally:
-        run("docker", "image", "rm", "--force", superseded, orphaned, other)
+        run("docker", "image", "rm", "--force", superseded, orphaned, other, derived)
 
 
 def test_a_failed_build_prints_its_output_and_leaves_no_image(images: dict[str, str], tmp_path: Path) -> None:

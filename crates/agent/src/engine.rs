@@ -34,8 +34,20 @@ const EVENTS_PER_WAIT: usize = 256;
 pub const GATE_ID: u64 = u64::MAX;
 /// Bounds for the number of progress events.
 const PROGRESS_STEPS: RangeInclusive<u64> = 10..=100;
+/// Interval of checks of routing (lab time), and how long an interactive lab may take to converge after its epoch (real
+/// time; the host waits 60 s).
+const ROUTING_INTERVAL_NS: u64 = 20_000_000;
+const ROUTING_TIMEOUT_NS: u64 = 50_000_000_000;
 /// Node-nanoseconds per progress event: an event takes four system calls, so short labs send fewer.
 const PROGRESS_NODE_NS: u64 = 50_000_000;
+
+/// State of the check of routing daemons and routes before the epoch.
+struct Routing {
+    check: Token,
+    /// Until when a failed check is repeated; 0 outside of `wait_for_routing`.
+    deadline_ns: u64,
+    has_converged: bool,
+}
 
 pub struct Engine<'a> {
     pub world: World<'a>,
@@ -46,6 +58,7 @@ pub struct Engine<'a> {
     transports: Vec<Box<dyn Transport>>,
     captures: Captures,
     daemons: Daemons,
+    routing: Routing,
     launches: Launches,
     routes: RouteLog,
     /// None on the host's kernel, which has no taps.
@@ -82,8 +95,8 @@ impl<'a> Engine<'a> {
         let statistics = Statistics::open(&mut world)?;
         let devices = Devices::open(&mut world)?;
         // Some connections are opened before the epoch; routing must have converged by then.
-        let check = world.topic(Part::Forwarding).only();
-        world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::LEAD_TIME_NS), check);
+        let routing = Routing { check: world.topic(Part::Forwarding).only(), deadline_ns: 0, has_converged: false };
+        world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::LEAD_TIME_NS), routing.check);
         let (links, progress) = (world.topic(Part::Links), world.topic(Part::Progress));
         let changes = world.topic(Part::Changes);
         let alarms = world.topic(Part::Alarm);
@@ -96,6 +109,7 @@ impl<'a> Engine<'a> {
             transports,
             captures,
             daemons,
+            routing,
             launches,
             routes,
             taps,
@@ -110,6 +124,31 @@ impl<'a> Engine<'a> {
             alarms,
             alarm: 0,
         })
+    }
+
+    /// Waits until routing daemons are ready and routing has converged: a lab that comes up on a loaded machine takes
+    /// as long as its daemons do. Fails after `ROUTING_TIMEOUT_NS` of real time.
+    pub fn wait_for_routing(&mut self) -> Result<()> {
+        let epoch_ns = self.world.plan.epoch_ns;
+        let timeout_ns = self.world.placement.to_lab_ns(ROUTING_TIMEOUT_NS);
+        self.routing.deadline_ns = self.world.now_ns().max(epoch_ns) + timeout_ns;
+        self.run_until(epoch_ns)?;
+        while !self.routing.has_converged {
+            self.run_until(self.world.now_ns() + ROUTING_INTERVAL_NS)?;
+        }
+        Ok(())
+    }
+
+    /// Checks daemons and routes. Before the deadline of `wait_for_routing`, a failed check is repeated.
+    fn check_routing(&mut self) -> Result<()> {
+        let result = self.daemons.check(&self.world).and_then(|()| forwarding::check(&self.world));
+        let now_ns = self.world.now_ns();
+        if result.is_err() && now_ns < self.routing.deadline_ns {
+            self.world.agenda.add(now_ns + ROUTING_INTERVAL_NS, self.routing.check);
+            return Ok(());
+        }
+        self.routing.has_converged = true;
+        result
     }
 
     /// Starts reports of device counters and lateness of a lab that is up, one per second of real time.
@@ -226,10 +265,7 @@ impl<'a> Engine<'a> {
                 }
                 Part::LaunchStops => self.launches.stop(&mut self.world, token.index),
                 Part::LaunchKills => self.launches.kill(token.index),
-                Part::Forwarding => {
-                    self.daemons.check(&self.world)?;
-                    forwarding::check(&self.world)?;
-                }
+                Part::Forwarding => self.check_routing()?,
                 Part::Links => {
                     let plan = self.world.plan;
                     self.set_link(&plan.events[token.index as usize])?;

@@ -223,11 +223,13 @@ fn drive(mode: Mode, world: World<'_>, gate: Option<Gate>) -> Result<i64> {
         }
         Mode::Lab => {
             engine.interactive = true;
-            engine.run_until(plan.epoch_ns)?;
-            engine.send(&ready)?;
             if wall_clock {
+                engine.wait_for_routing()?;
+                engine.send(&ready)?;
                 serve::wall_clock::serve(&mut engine)?;
             } else {
+                engine.run_until(plan.epoch_ns)?;
+                engine.send(&ready)?;
                 serve::virtual_time::serve(&mut engine)?;
             }
         }

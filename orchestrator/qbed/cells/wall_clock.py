@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from itertools import islice
 
 from qbed.base.json_files import Row
 from qbed.cells.frames import examine_frames
 from qbed.network.frames import ETHERNET_BYTES
-from qbed.plan.communicating_pairs import communicating_pairs
+from qbed.plan.communicating_pairs import shortest_rtt_ns
 from qbed.plan.model import Plan
 from qbed.telemetry.wall import NodeWall, Wall
 
@@ -25,7 +24,6 @@ LATE_SHARE = 0.1
 LATE_PACKETS = 10
 """A run has a warning if deadlines are late by more than so many packet times on the fastest link: they form bursts."""
 BUSY_SHARE, STEAL_SHARE = 0.9, 0.02
-MAX_PAIRS = 200
 MAX_SHOWN = 5
 
 
@@ -125,11 +123,6 @@ def _cpu(known: dict[str, NodeWall], warnings: list[str]) -> dict[str, float | N
     if steal > STEAL_SHARE:
         warnings.append(f"other machines took {steal:.1%} of this machine's time (steal)")
     return {"cpu_share": busy, "steal_share": steal}
-
-
-def shortest_rtt_ns(plan: Plan) -> int:
-    """The shortest base RTT of all communicating pairs in lab time; 0 without any."""
-    return min((plan.base_rtt_ns(a, b) for a, b in islice(communicating_pairs(plan), MAX_PAIRS)), default=0)
 
 
 def fastest_packet_ns(plan: Plan) -> int:

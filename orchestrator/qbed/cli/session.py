@@ -18,7 +18,6 @@ from qbed.base.errors import QbedError
 from qbed.cli import keyboard
 from qbed.cli.run import (
     CellSpace,
-    Dilate,
     StallTimeout,
     Trust,
     parse_dilation,
@@ -66,7 +65,15 @@ def up(
     ),
     stall_timeout: StallTimeout = 300.0,
     cell_space: CellSpace = "64 GB",
-    dilate: Dilate = "auto",
+    dilate: Annotated[
+        str | None,
+        typer.Option(
+            "--dilate",
+            metavar="N",
+            help="Slowdown in containers; `auto` determines the smallest with exact results. Without it the lab runs"
+            " in real time, and links are no faster than this machine forwards.",
+        ),
+    ] = None,
     name_: Annotated[
         str | None, typer.Option("--name", help="Name of the running lab; two of one lab need two names.")
     ] = None,
@@ -84,20 +91,24 @@ def up(
     file = lab / "lab.yml" if lab.is_dir() else lab
     (name,) = parse_substrates(on, single=True)
     settings = parse_settings(set_ or []) | ({"name": name_} if name_ is not None else {})
-    plan = compile_lab(load_lab(file, settings), seed)
-    where, dilation = substrate(name), parse_dilation(dilate)
+    resolved = load_lab(file, settings)
+    plan = compile_lab(resolved, seed)
+    where = substrate(name)
     if wanted != "fast" and where.clock == "wall":
         raise typer.BadParameter(f"time passes by itself on `{name}`", param_hint="--pace")
     where.check_name_free(plan.lab)
-    if dilation is None and where.clock == "wall":
-        from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import
-
-        dilation = calibrated(where, plan)
-    warnings: list[str] = []
+    dilation, warnings = 1 if dilate is None else parse_dilation(dilate), list[str]()
     if where.clock == "wall":
-        from qbed.runs.forwarding import overloaded_links  # as above
+        from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import
+        from qbed.runs.forwarding import capped_rates, overloaded_links
 
-        warnings += overloaded_links(where, plan, dilation or 1)
+        if dilate is None:
+            rates, warnings = capped_rates(where, resolved, plan)
+            plan = compile_lab(load_lab(file, settings | rates), seed) if rates else plan
+        else:
+            dilation = dilation or calibrated(where, plan)
+            warnings += overloaded_links(where, plan, dilation)
+        terminal.print_status(f"{plan.lab} comes up: a second of the lab takes {dilation} s")
     brought = where.up(plan, file, dilation or 1, Limits(stall_s=stall_timeout, space_bytes=parse_space(cell_space)))
     for note in brought.notes:
         terminal.print_status(note)

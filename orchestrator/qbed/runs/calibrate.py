@@ -16,7 +16,8 @@ from qbed.base.cache import read_cache, write_cache
 from qbed.base.json_files import Row
 from qbed.cells.plausibility import slack_of
 from qbed.cells.store_cell import store_cell
-from qbed.cells.wall_clock import examine_wall, shortest_rtt_ns
+from qbed.cells.wall_clock import examine_wall
+from qbed.plan.communicating_pairs import shortest_rtt_ns
 from qbed.plan.model import Plan
 from qbed.substrates import CellError, Limits, Substrate
 from qbed.telemetry.wall import Wall, read_wall

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the rate that this machine forwards through one switch on the wall clock, and warn about faster links.
+"""Measure the rate that this machine forwards through one switch on the wall clock, warn about faster links or cap
+them.
 
 The rate is measured once for a machine, by a cell of one TCP flow through a link without limit, and cached. It is
 an upper bound for a single busy link: several busy links share the machine's cores.
@@ -8,14 +9,16 @@ an upper bound for a single busy link: several busy links share the machine's co
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from qbed.base import terminal
 from qbed.base.cache import read_cache, write_cache
 from qbed.base.errors import QbedError
+from qbed.config.source import FieldPath, show_path
 from qbed.config.units import format_rate
 from qbed.network.load import load_lab
+from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.runs.calibrate import key_of, run_cell
@@ -35,33 +38,84 @@ workload: [flow: {from: h1, to: h2, size: unlimited}]
 duration: 1500 ms
 """
 
+NOT_MEASURED = "how fast this machine forwards could not be measured, so links may be too fast for it: {}"
+
 Measure = Callable[[Substrate], int]
 
 
 def overloaded_links(on: Substrate, plan: Plan, dilation: int, measure: Measure | None = None) -> Iterator[str]:
     """A warning about links that are faster than this machine's forwarding rate at this dilation."""
-    rates = {
-        link.name: max(plan.ends_ever[index, side][0].rate_bps for side in "ab")
-        for index, link in enumerate(plan.links)
-    }
+    rates = _rates(plan)
     fastest_bps = max(rates.values(), default=0)
     if on.clock == "virtual" or fastest_bps <= SLOW_BPS * dilation:
         return
     try:
         limit_bps = forwarding_bps(on, measure or _measure)
     except QbedError as error:
-        yield f"how fast this machine forwards could not be measured, so links may be too fast for it: {error}"
+        yield NOT_MEASURED.format(error)
         return
     links = [name for name, rate_bps in rates.items() if rate_bps > limit_bps * dilation]
     if not links:
         return
-    more = f" and {len(links) - MAX_NAMES} more" if len(links) > MAX_NAMES else ""
     yield (
         f"this machine forwards about {_rounded(limit_bps)} through a switch in containers: at dilation {dilation}"
-        f" it does not carry {', '.join(links[:MAX_NAMES])}{more} (up to {format_rate(fastest_bps)}) when they are"
+        f" it does not carry {_named(links)} (up to {format_rate(fastest_bps)}) when they are"
         " full: packets come late and in bursts, which overflow queues;"
         f" `--dilate {-(-fastest_bps // limit_bps)}` carries them, or rates of at most {_rounded(limit_bps * dilation)}"
     )
+
+
+def capped_rates(
+    on: Substrate, lab: ResolvedLab, plan: Plan, measure: Measure | None = None
+) -> tuple[dict[str, object], list[str]]:
+    """Rates for the lab's fields with faster ones than this machine forwards undilated, and a warning if there are any.
+
+    Rates in the trace of an event are not capped.
+    """
+    rates = _rates(plan)
+    if max(rates.values(), default=0) <= SLOW_BPS:
+        return {}, []
+    try:
+        limit_bps = _round_down(forwarding_bps(on, measure or _measure))
+    except QbedError as error:
+        return {}, [NOT_MEASURED.format(error)]
+    capped: dict[str, object] = {}
+    for path, given in _given_rates(lab):
+        if max(given) > limit_bps:
+            shown = [f"{min(rate_bps, limit_bps)} bit/s" for rate_bps in given]
+            capped[show_path(path)] = shown if len(shown) > 1 else shown[0]
+    fast = [name for name, rate_bps in rates.items() if rate_bps > limit_bps]
+    warning = (
+        f"{_named(fast)} (up to {format_rate(max(rates.values()))}) got {format_rate(limit_bps)}, which this machine"
+        " forwards through a switch in real time; `--dilate auto` keeps the rates and slows the lab's clock"
+    )
+    return capped, [warning] if fast else []
+
+
+def _given_rates(lab: ResolvedLab) -> Iterator[tuple[FieldPath, Sequence[int]]]:
+    """The fields of a lab that give links' rates."""
+    for key, settings in lab.lab.links.items():
+        entries = [
+            (("links", key), settings),
+            *((("links", key, "ends", at), end) for at, end in settings.ends.items()),
+        ]
+        yield from (((*path, "rate"), fields.rate) for path, fields in entries if fields.rate is not None)
+    for index, event in enumerate(lab.lab.events):
+        if event.rate is not None:
+            yield ("events", index, "rate"), [event.rate]
+
+
+def _rates(plan: Plan) -> dict[str, int]:
+    """The largest rate of each link during the lab, by the link's name."""
+    return {
+        link.name: max(plan.ends_ever[index, side][0].rate_bps for side in "ab")
+        for index, link in enumerate(plan.links)
+    }
+
+
+def _named(links: list[str]) -> str:
+    more = f" and {len(links) - MAX_NAMES} more" if len(links) > MAX_NAMES else ""
+    return ", ".join(links[:MAX_NAMES]) + more
 
 
 def forwarding_bps(on: Substrate, measure: Measure) -> int:
@@ -85,6 +139,10 @@ def _measure(on: Substrate) -> int:
 
 
 def _rounded(bps: int) -> str:
-    """Format a rate with two significant digits, the precision of the measurement."""
-    scale = 10 ** max(0, len(str(bps)) - 2)
-    return format_rate(bps // scale * scale)
+    return format_rate(_round_down(bps))
+
+
+def _round_down(bps: int) -> int:
+    """A rate with two significant digits, the precision of the measurement."""
+    unit = int("1" + "0" * max(0, len(str(bps)) - 2))
+    return bps // unit * unit

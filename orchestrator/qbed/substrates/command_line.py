@@ -9,13 +9,21 @@ GATE_FD = 200
 
 
 def guest_arguments(
-    *, memory_bytes: int, seed: int, agent: str, modules: str, gate_fd: int = GATE_FD, confine_fd: int | None = None
+    *,
+    memory_bytes: int,
+    seed: int,
+    agent: str,
+    modules: str,
+    gate_fd: int = GATE_FD,
+    confine_fd: int | None = None,
+    batch_ns: int | None = None,
 ) -> list[str]:
     """The arguments between the kernel and `-- MODE`.
 
     `agent`: its process 1, as the host sees it. `modules`: their folder, as the guest does. `confine_fd`: its rules
     (substrates/virtual/confinement.py); in a container they are the container's, and the node's supervisor adds what
-    only it knows: the origin of the clock, and the interfaces.
+    only it knows: the origin of the clock, and the interfaces. `batch_ns` (real time): for how long a guest with a wall
+    clock defers input and deadlines while there is traffic.
     """
     return [
         f"mem={memory_bytes >> 20}M",
@@ -27,5 +35,6 @@ def guest_arguments(
         *("con=null", "con0=null,fd:1", "quiet", "loglevel=5"),  # warnings too: they make a cell invalid
         f"qgate={gate_fd}",
         *([] if confine_fd is None else [f"confine={confine_fd}"]),
+        *([] if batch_ns is None else [f"wall.batch={batch_ns}"]),
         f"QBED_MODULES={modules}",
     ]

@@ -19,7 +19,7 @@ from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.runs.forwarding import forwarding_bps, overloaded_links
-from qbed.substrates import CellError, substrate
+from qbed.substrates import CellError, find_lab, substrate
 from qbed.telemetry.wall import Device, Interface, NodeWall, Wall
 
 __all__ = ["clab"]
@@ -158,6 +158,26 @@ def test_up_names_the_links_that_the_machine_does_not_carry(
     assert not list(overloaded_links(substrate("virtual"), fast, 1))
     done = qbed("up", str(lab), "--on", "containerlab", "--dilate", "2", "--set", "links.default.rate=10 Gbit/s")
     assert "at dilation 2 it does not carry" in done.stderr and "at most 800 Mbit/s" in done.stderr
+
+
+def test_without_a_dilation_links_get_the_rate_that_the_machine_carries(
+    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
+    lab = write_lab(tmp_path / "lab") / "lab.yml"
+    with lab.open("a") as file:
+        file.write("events: [{at: 1 ms, link: h1-s1, rate: 5 Gbit/s}, {at: 2 ms, link: h1-s1, rate: 7 Mbit/s}]\n")
+    rates = ("--set", "links.default.rate=10 Gbit/s", "--set", 'links."h2-s1".rate=100 Mbit/s')
+    done = qbed("up", str(lab), "--on", "containerlab", *rates)
+    assert done.exit_code == 0, done.stderr
+    assert "h1-s1" in done.stderr and "got 400 Mbit/s" in done.stderr and "h2-s1" not in done.stderr
+    assert "a second of the lab takes 1 s" in done.stderr
+    plan = Plan.loads((find_lab("tiny").folder / "plan.json").read_bytes())
+    rates_bps = {link.name: {link.a.rate_bps, link.b.rate_bps} for link in plan.links}
+    assert rates_bps.pop("h2-s1") == {100_000_000}
+    assert set(map(frozenset, rates_bps.values())) == {frozenset({400_000_000})}
+    assert {change.link.rate_bps for change in plan.changes if change.link} == {400_000_000, 7_000_000}
+    assert qbed("down", "tiny").exit_code == 0
 
 
 def test_the_rate_is_measured_once_and_only_where_it_matters(

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from campaigns import write_lab
 
-from qbed.cells.wall_clock import LATE_SHARE, examine_wall, shortest_rtt_ns
+from qbed.cells.wall_clock import LATE_SHARE, examine_wall
 from qbed.network.load import load_lab
+from qbed.plan.communicating_pairs import shortest_rtt_ns
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.telemetry.wall import Late, NodeWall, Wall

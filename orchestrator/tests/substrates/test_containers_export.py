@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
+from campaigns import write_lab
 
 from qbed.base.errors import LabError
 from qbed.config.source import parse
 from qbed.network.importing import import_topology
 from qbed.network.load import lab_from_source, load_lab
+from qbed.plan.communicating_pairs import shortest_rtt_ns
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.substrates.command_line import GATE_FD
@@ -167,11 +169,26 @@ def test_a_guest_has_the_same_arguments_on_both_substrates(tmp_path: Path) -> No
     boot = json.loads((tmp_path / "x/nodes/s1/place.json").read_text())["boot"]
     kernel, *virtual, dashes, mode = command_line(Path("/kernel"), plan, "lab", GATE_FD, CONFINE_FD)
     assert (kernel, dashes, mode) == ("/kernel", "--", "lab")
-    substrate_words = ("mem=", "seed=", "init=", "QBED_MODULES=")
+    substrate_words = ("mem=", "seed=", "init=", "wall.batch=", "QBED_MODULES=")
     assert [*(word for word in boot if not word.startswith(substrate_words)), f"confine={CONFINE_FD}"] == [
         word for word in virtual if not word.startswith(substrate_words)
     ]
-    assert len(boot) + 1 == len(virtual)
+    assert len(boot) == len(virtual)
+
+
+@pytest.mark.parametrize(
+    ("dilation", "interactive", "batch_ns"),
+    [(1, False, 67_920 // 20), (5, False, 5 * 67_920 // 20), (50, False, 50_000), (1, True, 50_000)],
+)
+def test_a_guest_defers_frames_by_a_part_of_a_round_trip(
+    tmp_path: Path, dilation: int, interactive: bool, batch_ns: int
+) -> None:
+    plan = compile_lab(load_lab(write_lab(tmp_path / "lab") / "lab.yml"))
+    assert shortest_rtt_ns(plan) == 67_920
+    names = {"name": "x", "file": "l.clab.yml"}
+    write_folder(tmp_path / "x", plan, Placement((), dilation), IMAGES, start="on go", interactive=interactive, **names)
+    boot = json.loads((tmp_path / "x/nodes/s1/place.json").read_text())["boot"]
+    assert f"wall.batch={batch_ns}" in boot
 
 
 def test_a_topology_becomes_a_lab(tmp_path: Path) -> None:

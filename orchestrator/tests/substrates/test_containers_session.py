@@ -14,9 +14,9 @@ from fake_nodes import FakeContainerlab, clab
 from typer.testing import CliRunner, Result
 
 from qbed.base.errors import QbedError
-from qbed.cells.wall_clock import shortest_rtt_ns
 from qbed.cli import load_commands
 from qbed.network.load import load_lab
+from qbed.plan.communicating_pairs import shortest_rtt_ns
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.runs.calibrate import LADDER, calibrated, search
@@ -42,7 +42,7 @@ def up(folder: Path, *arguments: str) -> Result:
 def test_up_exec_ps_down(clab: FakeContainerlab, tmp_path: Path) -> None:
     done = up(tmp_path)
     assert done.exit_code == 0, done.output
-    assert "tiny is up: h1 h2 h3 h4 s1 s2" in done.output and "7 times slower" in done.output
+    assert "tiny is up: h1 h2 h3 h4 s1 s2" in done.output and "a second of the lab takes 7 s" in done.output
     assert {node.went["mode"] for node in clab.deployed["tiny"] if node.went} == {"lab"}
     row = qbed("ps").output.splitlines()[1]
     assert row.split()[:2] == ["tiny", "docker"] and "6 of 6 nodes" in row and "containerlab" in row

@@ -90,6 +90,22 @@ class Engine:
         if status not in (204, 404, 409):
             raise EngineError(f"the container {container.name} cannot be removed: {answer.get('message')}")
 
+    def start_error(self, container: Container) -> str:
+        """Why the engine could not start a container; empty if it did."""
+        status, answer = self._request("GET", f"/containers/{container.id}/json")
+        return str(answer["State"].get("Error", "")) if status == 200 else ""
+
+    def try_image(self, image: str) -> None:
+        """Start a container of an image without network, and remove it. EngineError if it does not start."""
+        request = {"Image": image, "Entrypoint": ["/bin/true"], "HostConfig": {"NetworkMode": "none"}}
+        identity = self._call("POST", "/containers/create", request)["Id"]
+        try:
+            status, answer = self._request("POST", f"/containers/{identity}/start")
+            if status != 204:
+                raise EngineError(f"a container of {image} does not start: {answer.get('message', status)}")
+        finally:
+            self._request("DELETE", f"/containers/{identity}?force=true&v=true")
+
     def logs(self, container: Container, lines: int = 8) -> list[str]:
         """The last lines of output of a container's first process."""
         path = f"/containers/{container.id}/logs?stdout=true&stderr=true&tail={lines}"

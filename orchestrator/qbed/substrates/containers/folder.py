@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import yaml
 
 from qbed.base.json_files import Row
+from qbed.plan.communicating_pairs import shortest_rtt_ns
 from qbed.substrates.command_line import guest_arguments
 from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.images import role
@@ -31,6 +32,11 @@ MEMORY_BYTES = 128 << 20
 """A guest's memory: enough for the flows of one node. Its file grows on use."""
 
 Start = Literal["on go", "at once"]
+
+MAX_BATCH_NS = 50_000
+BATCHES_PER_RTT = 20
+"""A guest defers frames and deadlines while there is traffic, to process several at a time: in a cell by at most this
+part of the shortest round trip (its evidence allows a tenth, `qbed.cells.wall_clock`)."""
 
 
 def topology(plan: Plan, images: Mapping[str, str], name: str) -> Row:
@@ -73,9 +79,21 @@ def _link(plan: Plan, link: Link) -> Row:
 
 
 def write_folder(
-    folder: Path, plan: Plan, placement: Placement, images: Mapping[str, str], *, name: str, file: str, start: Start
+    folder: Path,
+    plan: Plan,
+    placement: Placement,
+    images: Mapping[str, str],
+    *,
+    name: str,
+    file: str,
+    start: Start,
+    interactive: bool = False,
 ) -> Path:
-    """Write everything that a lab's containers need into `folder`; returns the topology file."""
+    """Write everything that a lab's containers need into `folder`; returns the topology file.
+
+    Guests of an `interactive` lab defer frames by up to `MAX_BATCH_NS` (real time), whatever its round trips.
+    """
+    batch_ns = MAX_BATCH_NS if interactive else _batch_ns(plan, placement.dilation)
     (folder / SHARED).mkdir(parents=True)
     (folder / PLAN).write_text(plan.dumps())
     programmed = bmv2.switches(plan)
@@ -96,6 +114,7 @@ def write_folder(
                 seed=(plan.seed + index) % 2**64,  # nodes draw apart: what one draws is nothing to another
                 agent=f"{TOOLCHAIN}/qbed-agent",
                 modules=f"{TOOLCHAIN}/modules",
+                batch_ns=batch_ns,
             )
         (node_folder / PLACE).write_text(json.dumps(place) + "\n")
         if index in programmed and node.pipeline is not None:
@@ -105,6 +124,11 @@ def write_folder(
     path = folder / file
     path.write_text(_dump(topology(plan, images, name)))
     return path
+
+
+def _batch_ns(plan: Plan, dilation: int) -> int:
+    """The longest deferral in a guest of a cell (real time)."""
+    return min(MAX_BATCH_NS, shortest_rtt_ns(plan) * dilation // BATCHES_PER_RTT)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -203,6 +203,8 @@ def ended_container(record: Record) -> str | None:
 
 
 def _describe_ended(engine: Engine, container: Container, folder: Path) -> str:
+    if container.state == "created":
+        return f"the container of {container.node} has not started: {engine.start_error(container) or 'no reason given'}"
     lines = engine.logs(container) or console_tail(folder / NODES / container.node / "console.log")[-8:]
     shown = "".join(f"\n    | {line}" for line in lines)
     return f"the container of {container.node} has ended ({container.status})" + (

@@ -67,7 +67,7 @@ def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) 
     try:
         check_machine(name, images)
         record.write()
-        write_folder(folder, plan, placement, images, name=name, file=TOPOLOGY, start="on go")
+        write_folder(folder, plan, placement, images, name=name, file=TOPOLOGY, start="on go", interactive=True)
         with deployed(record) as nodes:
             nodes.gather(ready_until(plan))
             bmv2.configure_switches(plan, folder / NODES, name, dilation)

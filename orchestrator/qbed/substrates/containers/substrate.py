@@ -10,7 +10,7 @@ from pathlib import Path
 from qbed.base.errors import QbedError
 from qbed.base.locations import checkout
 from qbed.plan.model import Plan
-from qbed.substrates import Clock, Deployment, Finding, Inputs, Limits, MissingPart, Samples, UpReport
+from qbed.substrates import Clock, Deployment, Finding, Inputs, Limits, MissingPart, Samples, SubstrateError, UpReport
 from qbed.substrates.containers import NAME, bmv2, containerlab, session
 from qbed.substrates.containers.cell import ContainersCell
 from qbed.substrates.containers.engine import Engine
@@ -50,10 +50,7 @@ class ContainersSubstrate:
         self.check_name_free(plan.lab)  # before images are built
         placement = place(plan, self.machine, dilation)
         session.start(plan, file, placement, self._images_of(plan))
-        notes = list(placement.notes)
-        if dilation > 1:
-            notes.append(f"its time goes {dilation} times slower than the clock: `--dilate 1` changes that")
-        return UpReport(notes, list(placement.warnings))
+        return UpReport(list(placement.notes), list(placement.warnings))
 
     def deployments(self) -> list[Deployment]:
         return [session.ContainerDeployment(record) for record in records()]
@@ -75,6 +72,7 @@ class ContainersSubstrate:
         checks: tuple[tuple[str, Callable[[], object]], ...] = (
             ("docker", lambda: Engine().check()),
             ("containerlab", containerlab.find),
+            ("container", self._try_container),
         )
         for what, look in checks:
             try:
@@ -83,6 +81,16 @@ class ContainersSubstrate:
                 yield Finding(what, "missing", f"for labs in containers: {error}", FIX)
             else:
                 yield Finding(what, "good", "labs in containers can use it")
+
+
+    @staticmethod
+    def _try_container() -> None:
+        """Start a container of the hosts' image, if it is built, and remove it."""
+        engine = Engine()
+        (image,) = images(["host"], build=False).values()
+        if not engine.has_image(image):
+            raise SubstrateError(f"Docker has no image {image}: `make images` builds the nodes' images")
+        engine.try_image(image)
 
 
 def substrate() -> ContainersSubstrate:
