@@ -217,13 +217,20 @@ def between(server: str, answer: Callable[[int], bytes | int | None]) -> Iterato
         def log_message(self, *_: object) -> None:
             pass
 
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True).start()
+    with serving(Handler) as url:
+        yield url
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server on loopback with this handler; yields its URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{proxy.server_port}"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        proxy.shutdown()
-        proxy.server_close()
+        server.shutdown()
+        server.server_close()
 
 
 def in_parquet(run: Path) -> list[Any]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import qbed
@@ -25,6 +26,7 @@ from qbed_testing.service import ServiceProcess, descendants, write_lab
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "orchestrator" / "tests"))
 from influx import in_influx, in_parquet, served
+from victoria_metrics import victoria_metrics
 
 pytestmark = pytest.mark.e2e
 
@@ -277,6 +279,18 @@ def test_a_killed_container_of_the_service_resumes_and_doubles_no_point(tmp_path
             run = process.folder / "jobs" / f"{job:06d}" / "run"
             assert in_influx(server, "qbed") == in_parquet(run) != []
             process.stop(signal.SIGKILL)  # unshare ignores SIGTERM
+
+
+def test_a_job_sends_its_points_to_the_receiver_of_opentelemetry_of_the_service(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    with victoria_metrics(tmp_path / "server") as server:
+        with ServiceProcess(tmp_path / "service", QBED_OTLP=server.url) as process:
+            job = process.submit(write_lab(tmp_path / "mine", "20 ms", "[1]"))
+            assert process.wait_until_ended(job)["state"] == "finished"
+        run = tmp_path / "service" / "jobs" / f"{job:06d}" / "run"
+        expected = duckdb.sql(f"SELECT port, mean_packets FROM '{run}/queue_series.parquet' ORDER BY ALL").fetchall()
+        series = server.series("qbed.queue.mean_packets")
+        assert sorted((one["metric"]["queue"], value) for one in series for value in one["values"]) == expected != []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")

@@ -21,7 +21,6 @@ from qbed.service import SERVER
 from qbed.substrates import DEFAULT, names, substrate
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
-    from qbed.live.sinks.address import Address
     from qbed.runs.executor import Executor
     from qbed.runs.experiment import Experiment, RunOptions, RunResult
 
@@ -31,6 +30,13 @@ Influx = Annotated[
     typer.Option(
         "--influx", metavar="URL", envvar="QBED_INFLUX",
         help="InfluxDB for samples: http://HOST:8086/DATABASE, with the token in QBED_INFLUX_TOKEN.",
+    ),
+]  # fmt: skip
+Otlp = Annotated[
+    str | None,
+    typer.Option(
+        "--otlp", metavar="URL", envvar="QBED_OTLP",
+        help="OpenTelemetry receiver for samples: http://HOST:4318, with headers in OTEL_EXPORTER_OTLP_HEADERS.",
     ),
 ]  # fmt: skip
 Ndjson = Annotated[Path | None, typer.Option("--ndjson", metavar="FILE", help="File for samples.")]
@@ -81,6 +87,7 @@ def run(
     ] = DEFAULT,
     dilate: Dilate = "auto",
     influx: Influx = None,
+    otlp: Otlp = None,
     ndjson: Ndjson = None,
     flush_timeout: Annotated[
         str,
@@ -109,6 +116,7 @@ def run(
     invalid.
     """
     from qbed.live.exporter_process import parse_flush_timeout
+    from qbed.live.sinks.address import addresses_of
     from qbed.runs.executor.local import LocalExecutor
     from qbed.runs.experiment import RunOptions, prepare, run_campaign
     from qbed.substrates import Limits
@@ -135,7 +143,7 @@ def run(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
         Limits(cell_timeout, stall_timeout, parse_space(cell_space)), dilation=dilation, several=several,
         store=store, lock="write" if lock else "compare" if locked else None, shard=shard_part,
-        sinks=sinks(influx, ndjson), flush_timeout_s=parse_flush_timeout(flush_timeout),
+        sinks=addresses_of(influx, otlp, ndjson), flush_timeout_s=parse_flush_timeout(flush_timeout),
     )  # fmt: skip
 
     executor_option = _remote_executor(scheduler, slurm)
@@ -235,14 +243,6 @@ def parse_space(text: str) -> int:
         return parse_size(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--cell-space") from None
-
-
-def sinks(influx: str | None, ndjson: Path | None) -> list[Address]:
-    """Addresses of the sinks that receive samples. `SinkError` if one is invalid."""
-    from qbed.live.sinks.address import Address
-
-    addresses = [Address("influx", influx)] if influx else []
-    return [*addresses, *([Address("ndjson", str(ndjson.absolute()))] if ndjson else [])]
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qbed.base import terminal
-from qbed.cli.run import Influx, Ndjson, sinks
+from qbed.cli.run import Influx, Ndjson, Otlp
 from qbed.config.units import parse_duration
 from qbed.storage.identity import IDENTITY
 
@@ -26,6 +26,7 @@ def samples(
     what: Annotated[str, typer.Argument(metavar="LAB|RUN", help="A lab that is up, or a run folder.")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the lab ends.")] = False,
     influx: Influx = None,
+    otlp: Otlp = None,
     ndjson: Ndjson = None,
     send: Annotated[bool, typer.Option("--send", help="Send the rest of a run to the sinks that it was sent to.")] = (
         False
@@ -36,14 +37,16 @@ def samples(
 ) -> None:
     """Print the samples of queues and flows as NDJSON in lab time. The first line describes the clock.
 
-    With --influx, --ndjson or --send they go there instead: of a lab its samples, of a run folder all points of the
-    cells that have ended, as far as they are not there yet. Exit status 1: something was not delivered.
+    With --influx, --otlp, --ndjson or --send they go there instead: of a lab its samples, of a run folder all points of
+    the cells that have ended, as far as they are not there yet. Exit status 1: something was not delivered.
     """
     from qbed.live.samples import find, stream
+    from qbed.live.sinks.address import addresses_of
 
     try:
-        if influx or ndjson or send:
-            _deliver(what, follow, _addresses(what, influx, ndjson, send=send), _seconds(sink_timeout))
+        if influx or otlp or ndjson or send:
+            addresses = _send_addresses(what) if send else addresses_of(influx, otlp, ndjson)
+            _deliver(what, follow, addresses, _seconds(sink_timeout))
             return
         for row in stream(find(what), follow=follow):
             terminal.write_stdout(json.dumps(row) + "\n")
@@ -56,18 +59,19 @@ def samples(
         terminal.discard_stdout()
 
 
-def _addresses(what: str, influx: str | None, ndjson: Path | None, *, send: bool) -> list[Address]:
-    if not send:
-        return sinks(influx, ndjson)
+def _send_addresses(what: str) -> list[Address]:
+    """The sinks that the points of a run were sent to."""
     from qbed.live.delivery_log import sinks_of
     from qbed.live.sinks.address import Address
 
     if not (Path(what) / IDENTITY).exists():
         raise typer.BadParameter(f"expected a run folder, got `{what}`", param_hint="--send")
-    # QBED_INFLUX may name another sink than the run's: --send is only for those of the run.
+    # QBED_INFLUX and QBED_OTLP may name other sinks than the run's: --send is only for those of the run.
     names = sinks_of(Path(what))
     if not names:
-        raise typer.BadParameter(f"no points of {what} were sent yet: name a sink by --influx", param_hint="--send")
+        raise typer.BadParameter(
+            f"no points of {what} were sent yet: name a sink by --influx or --otlp", param_hint="--send"
+        )
     return [Address.named(name) for name in names]
 
 

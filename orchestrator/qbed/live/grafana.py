@@ -162,8 +162,9 @@ def _cells() -> Panel:
         options={"xField": "cell", "legend": {"calcs": [], "displayMode": "hidden", "placement": "bottom",
                                               "showLegend": False}},
         links=[data_link("samples of the cell", f"/d/qbed-live?{_TO_CELL}{span}")],
-        overrides=[column(name, custom__hideFrom={"viz": True, "legend": True, "tooltip": True})
-                   for name in ("begin_ms", "end_ms")],
+        overrides=[column("cell", unit="none"),
+                   *(column(name, custom__hideFrom={"viz": True, "legend": True, "tooltip": True})
+                     for name in ("begin_ms", "end_ms"))],
         transformations=[
             as_numbers("cell"),
             transform("sortBy", sort=[{"field": "cell"}]),

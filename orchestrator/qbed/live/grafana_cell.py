@@ -126,7 +126,7 @@ def now() -> Dashboard:
         Panel(
             "Queues", f"The most packets in each queue. {_HELP} Select a queue for its samples.",
             {"$tag_queue": _binned('max("max_packets")', by="queue")}, "heatmap", high=11, empty=_NO_SERIES,
-            transformations=ON_LAB_TIME,
+            overrides=[LAB_TIME_UNIT], transformations=ON_LAB_TIME,
             links=[data_link("samples of the queue", f"/d/qbed-live?{OF_CELL}&var-queue=${{__field.name}}"
                                                      "&from=${begin}&to=${end}")],
         ),

@@ -89,6 +89,11 @@ _CUSTOM: dict[str, Json] = {
     "table": {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False},
 }
 
+_EMPTY_CELLS: tuple[Json, ...] = (
+    {"matcher": {"id": "byRegexp", "options": "/.*/"}, "properties": [{"id": "noValue", "value": ""}]},
+)
+"""A cell without a value is empty: Grafana would write into it what the panel shows without data."""
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -123,6 +128,7 @@ class Panel:
             for index, (alias, query) in enumerate(self.queries.items())
         ]  # fmt: skip
         plain = self.kind in ("barchart", "stat")
+        empty_cells = _EMPTY_CELLS if self.kind == "table" else ()
         defaults = {
             "unit": self.unit, "custom": {**_CUSTOM.get(self.kind, {}), **self.custom},
             **({"min": 0} if self.kind not in ("table", "nodeGraph") else {}),
@@ -134,7 +140,7 @@ class Panel:
         return {
             "id": number, "type": self.kind, "title": self.title, "description": self.help, "datasource": SOURCE,
             "gridPos": {"x": x, "y": y, "w": self.wide, "h": self.high}, "interval": FINEST, "targets": targets,
-            "fieldConfig": {"defaults": defaults, "overrides": [*self.overrides]},
+            "fieldConfig": {"defaults": defaults, "overrides": [*empty_cells, *self.overrides]},
             "options": {**_OPTIONS[self.kind], **self.options},
             **({"transformations": [*self.transformations]} if self.transformations else {}),
         }  # fmt: skip

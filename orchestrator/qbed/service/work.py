@@ -15,7 +15,7 @@ from qbed.base.terminal import shorten
 from qbed.config.reach import FOREIGN, TRUST
 from qbed.live.exporter import Delivery
 from qbed.live.exporter_process import FLUSH_TIMEOUT, parse_flush_timeout
-from qbed.live.sinks.address import Address
+from qbed.live.sinks.address import addresses_of
 from qbed.report import make_report  # noqa: F401 - loaded before there is a job
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import RunOptions, RunResult, prepare, run_campaign
@@ -125,7 +125,7 @@ def _execute(spec: JobSpec, screen: EventScreen) -> int:
     request = spec.request
     limits = Limits(request["cell_timeout"], request["stall_timeout"], request["cell_space"])
     # Only the owner's environment names a sink: a client's request opens no connection.
-    sinks = [Address("influx", url)] if (url := os.environ.get("QBED_INFLUX")) else []
+    sinks = addresses_of(os.environ.get("QBED_INFLUX"), os.environ.get("QBED_OTLP"))
     options = RunOptions(
         request["profile"], Path(spec.place) / RUN, request["seeds"], request["settings"], request["keep"], limits,
         request["on"], request["dilation"], store=request["store"],

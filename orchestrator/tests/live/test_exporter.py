@@ -348,7 +348,7 @@ def test_the_precision_and_the_token_are_always_sent() -> None:
                 raise OSError(0, "seen")
 
         sink = Influx(url, token)
-        sink._connect = lambda: Seeing("x")  # type: ignore[method-assign]
+        sink.client._connect = lambda: Seeing("x")  # type: ignore[method-assign]
         with pytest.raises(NotTakenError, match="seen"):
             sink.write(b"")
         return seen[-2], seen[-1]
@@ -365,7 +365,7 @@ def test_the_precision_and_the_token_are_always_sent() -> None:
 def test_the_token_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("t\n")
     monkeypatch.setenv("QBED_INFLUX_TOKEN_FILE", str(tmp_path / "token"))
-    assert Influx("http://x/db")._headers["Authorization"] == "Token t"
+    assert Influx("http://x/db").client.headers["Authorization"] == "Token t"
     monkeypatch.setenv("QBED_INFLUX_TOKEN_FILE", str(tmp_path / "none"))
     with pytest.raises(SinkError, match=r"QBED_INFLUX_TOKEN_FILE: .*none cannot be read: No such file"):
         Influx("http://x/db")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -190,7 +191,7 @@ def fill(file: Path) -> None:
 
 def end_when_full(line: str) -> None:
     """Ctrl-C, once the exporter waits for room."""
-    if "o space left on device" in line:
+    if "o space left on device" in line or "MB left" in line:
         raise KeyboardInterrupt
 
 
@@ -262,11 +263,32 @@ def test_a_sink_on_a_full_disk_has_whole_points_and_gets_the_rest_later(run: Pat
             pass
         (delivery,) = deliveries
         assert isinstance(delivery, Delivery), delivery
-        assert f"NOT DELIVERED: those of 2 cells ({file}: No space left on device)" in delivery.describe()
+        assert f"NOT DELIVERED: those of 2 cells ({file}: the disk has " in delivery.describe()
+        assert delivery.describe().endswith(" and the 1.6 MB that a file of points leaves free)")
+        assert shutil.disk_usage(small).free >= shutil.disk_usage(small).total // 4
         assert file.stat().st_size > 1_000_000 and file.read_bytes().endswith(b"}\n")
         subprocess.run(["mount", "-o", "remount,size=200m", small], check=True)
         assert deliver(tmp_path / "run", File(file)).complete
         assert results(file) == results(tmp_path / "intact")
+
+
+def test_a_batch_that_fits_in_part_leaves_whole_points(run: Path, tmp_path: Path) -> None:
+    """A limit of a file's length stands for a quota, or for a disk that others fill meanwhile."""
+    origin_of(run)  # the name of the run is in the points
+    for name in ("intact-run", "run"):
+        shutil.copytree(run, tmp_path / name)
+    deliver(tmp_path / "intact-run", File(tmp_path / "intact"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    file = tmp_path / "points"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, before[1]))
+    try:
+        cut = deliver(tmp_path / "run", File(file), patience_s=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert f"NOT DELIVERED: those of 2 cells ({file}: File too large)" in cut.describe()
+    assert 0 < file.stat().st_size < 1_500_000 and file.read_bytes().endswith(b"}\n")
+    assert deliver(tmp_path / "run", File(file)).complete
+    assert results(file) == results(tmp_path / "intact")
 
 
 def results(file: Path) -> list[bytes]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from qbed.live.sinks import Sink
 from qbed.live.sinks.influx import Influx
 from qbed.live.sinks.ndjson import File
+from qbed.live.sinks.otlp import PATH, Otlp
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,18 @@ class Address:
     @classmethod
     def named(cls, name: str) -> Address:
         """The address of a sink with this name (`Sink.name`)."""
-        return cls("influx" if name.startswith(("http://", "https://")) else "ndjson", name)
+        if not name.startswith(("http://", "https://")):
+            return cls("ndjson", name)
+        return cls("otlp" if name.endswith(PATH) else "influx", name)
 
     def make(self) -> Sink:
         """`SinkError` if there is none."""
-        return Influx(self.where) if self.kind == "influx" else File(Path(self.where))
+        if self.kind == "influx":
+            return Influx(self.where)
+        return Otlp(self.where) if self.kind == "otlp" else File(Path(self.where))
+
+
+def addresses_of(influx: str | None, otlp: str | None, ndjson: Path | None = None) -> list[Address]:
+    """The sinks that a command or an environment names."""
+    named = {"influx": influx, "otlp": otlp, "ndjson": str(ndjson.absolute()) if ndjson else None}
+    return [Address(kind, where) for kind, where in named.items() if where]

@@ -13,28 +13,21 @@ otherwise. `accept_partial=false` makes it take a batch wholly or not at all, as
 from __future__ import annotations
 
 import base64
-import http.client
-import io
 import os
 import re
-import ssl
 import zlib
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode
 
 from qbed.base.files import read_text
-from qbed.base.terminal import shorten
 from qbed.live.points import Points
-from qbed.live.sinks import NotTakenError, SinkError
+from qbed.live.sinks import SinkError
+from qbed.live.sinks.http_client import TIMEOUT_S, HttpClient, checked_url, describe
 from qbed.live.sinks.line_protocol import LINE_PROTOCOL
 
 TOKEN = "QBED_INFLUX_TOKEN"
 TOKEN_FILE = "QBED_INFLUX_TOKEN_FILE"
 LONGEST_TOKEN = 4_096
-TIMEOUT_S = 10.0
-LONGEST_TIMEOUT_S = 80.0
-MAX_ANSWER = 2_000
-LONGEST_WAIT_S = 60.0
 _EXAMPLE = "http://localhost:8086/qbed"
 _LATER = {"/api/v2/write": ("bucket", {"precision": "ns"}), "/api/v3/write_lp": ("db", {"precision": "nanosecond"})}
 """The paths of the interfaces of 2.x and 3.x: what their query must have, and what is added to it."""
@@ -44,12 +37,11 @@ class Influx:
     """A database of an InfluxDB. Raises `SinkError` if the URL names none."""
 
     def __init__(self, url: str, token: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
-        self._parts = _checked(url)
-        self._target = _target(self._parts)
-        self._headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Encoding": "gzip"}
-        self._headers |= _authorization(self._parts.path, token or _token())
-        self._timeout_s = timeout_s
-        self._connection: http.client.HTTPConnection | None = None
+        self._parts = checked_url(url, "--influx", _EXAMPLE, f"the token, or user:password, into {TOKEN}")
+        target = _target(self._parts)
+        headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Encoding": "gzip"}
+        headers |= _authorization(self._parts.path, token or _token())
+        self.client = HttpClient(self._parts, target, headers, timeout_s)
 
     @property
     def name(self) -> str:
@@ -65,67 +57,10 @@ class Influx:
 
     def write(self, body: bytes) -> int:
         """Whatever is not the answer of an InfluxDB that has the points is none."""
-        fresh = self._connection is None
-        try:
-            return self._post(body)
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
-            self.close()
-            if fresh:
-                raise NotTakenError(f"{self._where}: {_describe(error)}") from error
-        except (http.client.HTTPException, OSError, ValueError) as error:
-            self.close()
-            if isinstance(error, TimeoutError):  # a slow server may need longer for a batch
-                self._timeout_s = min(self._timeout_s * 2, LONGEST_TIMEOUT_S)
-            raise NotTakenError(f"{self._where}: {_describe(error)}") from error
-        return self.write(body)  # the server had closed a connection that was idle
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    @property
-    def _where(self) -> str:
-        return f"{self._parts.hostname}:{self._parts.port or self._usual_port}"
-
-    @property
-    def _usual_port(self) -> int:
-        return 443 if self._parts.scheme == "https" else 80
-
-    def _post(self, body: bytes) -> int:
-        connection = self._connection = self._connection or self._connect()
-        # In blocks, so that the timeout is for each block.
-        connection.request("POST", self._target, io.BytesIO(body), self._headers | {"Content-Length": str(len(body))})
-        answer = connection.getresponse()
-        text = answer.read(MAX_ANSWER)
-        if answer.status == 204:
-            return 0
-        if answer.status != 200 or not self._parts.path.startswith("/api/v3/"):
-            self.close()
-            why = re.sub(r"\s+", " ", text.decode("utf-8", "replace")).strip() or answer.reason
-            raise NotTakenError(f"{self._where} answers {answer.status}: {shorten(why, 300)}", _wait_s(answer.headers))
+        response = self.client.post(body)
+        if response.status != 204 and (response.status != 200 or not self._parts.path.startswith("/api/v3/")):
+            raise self.client.refused(response)
         return 0
-
-    def _connect(self) -> http.client.HTTPConnection:
-        host, port = self._parts.hostname or "", self._parts.port
-        if self._parts.scheme == "https":
-            return http.client.HTTPSConnection(
-                host, port, timeout=self._timeout_s, context=ssl.create_default_context()
-            )
-        return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
-
-
-def _checked(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good or not url.isascii() or re.search(r"[\x00-\x20\x7f]", url):
-        raise SinkError(f"--influx: expected a URL such as {_EXAMPLE}, got `{shorten(url, 200)}`")
-    if parts.username is not None or parts.password is not None or "token" in dict(parse_qsl(parts.query)):
-        raise SinkError(f"--influx: a URL is no place for secrets: put the token, or user:password, into {TOKEN}")
-    return parts
 
 
 def _target(parts: SplitResult) -> str:
@@ -148,7 +83,7 @@ def _token() -> str:
         try:
             return read_text(Path(file), LONGEST_TOKEN).strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise SinkError(f"{TOKEN_FILE}: {file} cannot be read: {_describe(error)}") from None
+            raise SinkError(f"{TOKEN_FILE}: {file} cannot be read: {describe(error)}") from None
     return os.environ.get(TOKEN, "")
 
 
@@ -162,14 +97,3 @@ def _authorization(path: str, token: str) -> dict[str, str]:
     if ":" in token:
         return {"Authorization": f"Basic {base64.b64encode(token.encode()).decode()}"}
     return {"Authorization": f"Token {token}"}
-
-
-def _wait_s(headers: http.client.HTTPMessage) -> float:
-    text = headers.get("Retry-After", "")
-    return min(float(text), LONGEST_WAIT_S) if text.isdecimal() else 0.0
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer"
-    return shorten(getattr(error, "strerror", None) or str(error) or type(error).__name__, 300)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -12,9 +13,13 @@ from qbed.live.points import Points
 from qbed.live.sinks import NotTakenError, SinkError
 from qbed.live.sinks.line_protocol import NDJSON
 
+MAX_RESERVE_BYTES = 1 << 30
+RESERVE = 4
+"""The divisor of a disk's size that gives the free space which a file of points leaves to others, up to the maximum."""
+
 
 class File:
-    """A file that grows."""
+    """A file that grows while its disk has free space: the run's results may be on the same disk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
@@ -46,6 +51,7 @@ class File:
     def write(self, body: bytes) -> int:
         assert self._stream is not None
         try:
+            self._check_space(len(body))
             self._stream.seek(self._size)
             view = memoryview(body)
             while view:
@@ -57,3 +63,12 @@ class File:
             raise NotTakenError(f"{self._path}: {error.strerror}") from error
         self._size += len(body)
         return self._size
+
+    def _check_space(self, needed: int) -> None:
+        disk = shutil.disk_usage(self._path.parent)
+        reserve = min(disk.total // RESERVE, MAX_RESERVE_BYTES)
+        if disk.free - needed < reserve:
+            raise NotTakenError(
+                f"{self._path}: the disk has {disk.free / 1e6:.1f} MB left, too little for {needed / 1e6:.1f} MB"
+                f" and the {reserve / 1e6:.1f} MB that a file of points leaves free"
+            )

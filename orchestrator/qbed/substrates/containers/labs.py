@@ -204,7 +204,8 @@ def ended_container(record: Record) -> str | None:
 
 def _describe_ended(engine: Engine, container: Container, folder: Path) -> str:
     if container.state == "created":
-        return f"the container of {container.node} has not started: {engine.start_error(container) or 'no reason given'}"
+        reason = engine.start_error(container) or "the engine gives no reason"
+        return f"the container of {container.node} has not started: {reason}"
     lines = engine.logs(container) or console_tail(folder / NODES / container.node / "console.log")[-8:]
     shown = "".join(f"\n    | {line}" for line in lines)
     return f"the container of {container.node} has ended ({container.status})" + (
