@@ -13,12 +13,14 @@ RUN tools/setup
 # tools/wheel takes the files that git tracks.
 RUN git init --quiet && git add --all && tools/wheel \
  && .venv/bin/python images/python/runtime_lock.py orchestrator/requirements.lock >/runtime.lock \
- && python3 -m venv /opt/qbed \
- && /opt/qbed/bin/pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: --requirement /runtime.lock \
- && /opt/qbed/bin/pip install --quiet --no-cache-dir --disable-pip-version-check --no-deps dist/qbed-*.whl
+ && python3 -m venv --without-pip /opt/qbed \
+ && .venv/bin/pip --python /opt/qbed/bin/python install --quiet --no-cache-dir --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: --requirement /runtime.lock \
+ && images/python/reduce /opt/qbed/lib/python3*/site-packages \
+ && rm -rf /opt/qbed/share /opt/qbed/etc \
+ && .venv/bin/pip --python /opt/qbed/bin/python install --quiet --no-cache-dir --disable-pip-version-check --no-deps dist/qbed-*.whl
 
 FROM ${BASE}
-LABEL org.qbed.role="compose" \
+LABEL org.qbed.role="orchestrator" \
       org.opencontainers.image.title="qbed: orchestrator" \
       org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-only AND LGPL-2.1-or-later"
 # hadolint ignore=DL3008

@@ -11,13 +11,14 @@ from typing import Any
 import yaml
 
 HERE = Path(__file__).resolve().parent
+COLLECTION = HERE / "collections/ansible_collections/qbed/lab"
 BEGIN, END = "<!-- variables: make generate -->\n", "<!-- end of variables -->\n"
-ORDER = ("machine", "docker", "containerlab", "toolchain", "lab", "campaign")
+ORDER = ("prepare", "machine", "docker", "containerlab", "toolchain", "lab", "campaign", "collect")
 
 
 def tables() -> str:
     """Each role with its variables, in the order in which they are used."""
-    found = {path.parent.parent.name: path for path in HERE.glob("roles/*/meta/argument_specs.yml")}
+    found = {path.parent.parent.name: path for path in COLLECTION.glob("roles/*/meta/argument_specs.yml")}
     parts = []
     for role in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
         spec = yaml.safe_load(found[role].read_text())["argument_specs"]["main"]

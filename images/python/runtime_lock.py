@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The locked Python packages that qbed needs to run, also as a service: requirements.lock without development tools.
+"""Print the part of requirements.lock that qbed needs to run, also as a service, without development tools.
 
-.venv/bin/python images/python/runtime_lock.py orchestrator/requirements.lock
+.venv/bin/python images/python/runtime_lock.py orchestrator/requirements.lock                     without Kaleido
+.venv/bin/python images/python/runtime_lock.py orchestrator/requirements.lock --only kaleido      only that package
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
+SEPARATE = {"kaleido"}
+"""Packages of a separate image: Kaleido, a browser of 160 MB, only writes figures as files (images/figures)."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -47,6 +50,7 @@ def blocks(lock: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    wanted = runtime_names("qbed", "service")
+    only = sys.argv[3:] if sys.argv[2:3] == ["--only"] else []
+    wanted = set(only) or runtime_names("qbed", "service") - SEPARATE
     pinned = blocks(Path(sys.argv[1]).read_text())
     print("".join(block for block in pinned if canonical(block) in wanted), end="")

@@ -74,6 +74,20 @@ def test_images_are_built_or_pinned_and_ports_are_on_loopback(configuration: dic
     assert named == set(configuration["volumes"])
 
 
+def test_compose_and_containerlab_use_the_names_of_tools_images(configuration: dict[str, Any], tmp_path: Path) -> None:
+    done = subprocess.run([ROOT / "tools/images", "--names"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    images = dict(line.split() for line in done.stdout.splitlines())
+    repository = images["orchestrator"].partition(":")[0]
+    assert configuration["services"]["orchestrator"]["image"] == f"{repository}:compose"
+    assert 'LABEL org.qbed.role="orchestrator"' in (ROOT / "images/compose.Dockerfile").read_text()
+
+    command = [sys.executable, "-m", "qbed", "export", str(ROOT / "labs/dumbbell"), "-o", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    nodes = yaml.safe_load((tmp_path / "dumbbell.clab.yml").read_text())["topology"]["nodes"]
+    assert {node["image"] for node in nodes.values()} == {images["host"], images["linux-switch"]}
+
+
 def test_grafana_finds_its_dashboards_and_its_data(configuration: dict[str, Any]) -> None:
     services = configuration["services"]
     grafana = services["grafana"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,23 @@ def test_without_scripts_the_remedy_is_the_playbook(machine: Machine) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"containers: {why}\n")
     done = machine.run("--or-skip")
     assert (done.returncode, done.stdout, done.stderr) == (3, f"containers: skipped: {why}\n", "")
+
+
+def test_podman_alone_gives_one_message_with_a_remedy(machine: Machine) -> None:
+    why = (
+        "only Podman is here, and labs in containers need Docker (docs/containers.md#podman); "
+        "remedy: make machine, which installs Docker beside it"
+    )
+    machine.script("bin/docker", "#!/bin/sh\necho 'Client: Podman Engine'\n")  # package podman-docker
+    done = machine.run()
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"containers: {why}\n")
+    done = machine.run("--or-skip")
+    assert (done.returncode, done.stdout, done.stderr) == (3, f"containers: skipped: {why}\n", "")
+    images = subprocess.run([TOOL.with_name("images")], env=machine.environment, capture_output=True, text=True)
+    assert (images.returncode, images.stderr) == (1, f"images: {why}\n")
+    command = [sys.executable, "-m", "qbed", "up", str(TOOL.parents[1] / "labs/dumbbell"), "--on", "containerlab"]
+    up = subprocess.run(command, env=machine.environment, capture_output=True, text=True, timeout=300)
+    assert up.returncode != 0 and why in " ".join(up.stderr.split()) and "Traceback" not in up.stderr
 
 
 def test_a_missing_image_is_an_error_even_with_or_skip(machine: Machine) -> None:

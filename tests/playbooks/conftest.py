@@ -13,9 +13,19 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from qbed_testing.machines import PLAYBOOKS, ROOT, SCRATCH, Machine, PlaybookResult, containerlab, docker, machine
+from qbed_testing.machines import (
+    COLLECTION,
+    PLAYBOOKS,
+    ROOT,
+    SCRATCH,
+    Machine,
+    PlaybookResult,
+    containerlab,
+    docker,
+    machine,
+)
 
-sys.path[:0] = [str(PLAYBOOKS), str(PLAYBOOKS / "filter_plugins")]
+sys.path[:0] = [str(PLAYBOOKS), str(COLLECTION / "plugins/filter")]
 
 CONTROL = """\
 Package: containerlab

@@ -12,9 +12,9 @@ import yaml
 
 import reference
 from qbed_filters import containerlab_version_of, unknown_variables
-from qbed_testing.machines import NO_COLOUR, PLAYBOOKS, ROOT, TOOL, PlaybookResult, play
+from qbed_testing.machines import COLLECTION, NO_COLOUR, PLAYBOOKS, ROOT, TOOL, PlaybookResult, play
 
-SPECS = {path.parents[1].name: path for path in PLAYBOOKS.glob("roles/*/meta/argument_specs.yml")}
+SPECS = {path.parents[1].name: path for path in COLLECTION.glob("roles/*/meta/argument_specs.yml")}
 LOCAL = {"toolchain_folder": str(ROOT)}
 
 
@@ -36,7 +36,7 @@ def test_the_reference_is_up_to_date() -> None:
 
 def test_unknown_variables_are_reported() -> None:
     variables = ["lab_qqqqqqqqq", "lab_state", "ansible_user", "campain_lab", "toolchain_form"]
-    lab, form = unknown_variables(variables, PLAYBOOKS)
+    lab, form = unknown_variables(variables)
     known = "the role lab knows lab_checkout, lab_folder, lab_on, lab_settings, lab_state"
     assert lab == f"lab_qqqqqqqqq: no role has this variable; {known}"
     assert form == "toolchain_form: no role has this variable; is it toolchain_from?"
@@ -47,10 +47,10 @@ def test_containerlabs_version_is_parsed() -> None:
     assert containerlab_version_of("") == "0"
 
 
-@pytest.mark.parametrize("role", sorted(path.name for path in (PLAYBOOKS / "roles").iterdir()))
+@pytest.mark.parametrize("role", sorted(path.name for path in (COLLECTION / "roles").iterdir()))
 def test_specs_and_defaults_agree(role: str) -> None:
     options = yaml.safe_load(SPECS[role].read_text())["argument_specs"]["main"]["options"]
-    defaults = yaml.safe_load((PLAYBOOKS / "roles" / role / "defaults" / "main.yml").read_text())
+    defaults = yaml.safe_load((COLLECTION / "roles" / role / "defaults" / "main.yml").read_text())
     assert defaults == {name: option["default"] for name, option in options.items() if not option.get("required")}
 
 
@@ -68,6 +68,17 @@ def test_a_complete_machine_is_not_changed() -> None:
         "prepare.yml", "--tags", "docker,containerlab,toolchain", containerlab_release="http://127.0.0.1:9"
     )
     assert done.succeeded and done.changed == 0, done.text
+
+
+def test_a_missing_containerlab_without_a_source_is_reported_before_any_change() -> None:
+    unreachable = {"containerlab_version": "9.9.9", "containerlab_release": "http://127.0.0.1:9"}
+    done = play_locally("prepare.yml", **unreachable)
+    assert done.status != 0 and done.changed == 0
+    assert "TASK [qbed.lab.machine" not in done.text, "the sources are checked first"
+    package = "http://127.0.0.1:9/containerlab_9.9.9_linux_amd64.deb"
+    assert f"Containerlab 9.9.9 is not on localhost and cannot be installed. The release: {package}: " in done.message
+    assert "A build on the controller: " in done.message and "Connection refused" in done.message
+    assert "Remedies: containerlab_release=URL of a mirror; containerlab_source=file" in done.message
 
 
 INVALID = {

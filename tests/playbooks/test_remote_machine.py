@@ -20,6 +20,18 @@ def hashes(run: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(run.glob("*.parquet"))}
 
 
+def packages(machine: Machine) -> str:
+    return machine.run("dpkg-query", "--show").stdout
+
+
+def test_check_mode_changes_nothing_on_a_new_machine(bench: Machine) -> None:
+    before = packages(bench)
+    checked = bench.play("prepare.yml", "--check")
+    assert checked.succeeded and checked.changed > 0, checked.text
+    assert packages(bench) == before and bench.run("ls", "-A", "qbed", ".cache").stdout == ""
+    assert bench.run("test", "-e", "/etc/sysctl.d/60-qbed.conf").returncode == 1
+
+
 def test_a_machine_is_prepared(first: PlaybookResult, bench: Machine) -> None:
     assert first.succeeded and first.changed >= 10, first.text
     assert bench.run("docker", "info", "--format", "{{.ServerVersion}}").stdout.strip(), "the machine's engine answers"
@@ -65,6 +77,8 @@ def test_a_lab_is_brought_up_and_taken_down(prepared: Machine) -> None:
     def remains() -> str:
         return prepared.run("sh", "-c", "ls -A ~/.local/state/qbed; pgrep -f '[q]bed.keeper|[q]bed-agent'").stdout
 
+    checked = prepared.play("lab.yml", "--check", lab_folder="labs/dumbbell")
+    assert checked.succeeded and checked.changed == 0 and remains() == "", checked.text
     assert (up := lab("present")).succeeded and up.changed == 1, up.text
     assert (again := lab("present")).succeeded and again.changed == 0, again.text
     ping = prepared.run("qbed/.venv/bin/qbed", "exec", "dumbbell", "h1", "--", "ping", "-c1", "10.0.0.5")
@@ -81,6 +95,8 @@ def test_a_remote_campaign_equals_a_local_one(prepared: Machine, tmp_path: Path)
     def run() -> PlaybookResult:
         return prepared.play("campaign.yml", campaign_results=str(tmp_path / "runs"), **campaign)
 
+    checked = prepared.play("campaign.yml", "--check", campaign_results=str(tmp_path / "runs"), **campaign)
+    assert checked.succeeded and checked.changed == 0 and not (tmp_path / "runs").exists(), checked.text
     assert (first := run()).succeeded and first.changed > 0, first.text
     local = tmp_path / "local"
     command = [sys.executable, "-m", "qbed", "run", "labs/dumbbell", "--profile", "quick", "--out", str(local)]
@@ -97,6 +113,15 @@ def test_a_remote_campaign_equals_a_local_one(prepared: Machine, tmp_path: Path)
     )
     assert fetched.changed > 0, fetched.text
 
+    def collect(name: str) -> PlaybookResult:
+        return prepared.play("collect.yml", collect_name=name, collect_results=str(tmp_path / "collected"))
+
+    assert (copied := collect("dumbbell-quick")).succeeded and copied.changed > 0, copied.text
+    assert hashes(tmp_path / "collected" / "machine" / "dumbbell-quick") == hashes(local)
+    assert (again := collect("dumbbell-quick")).succeeded and again.changed == 0, again.text
+    missing = collect("dumbell")
+    assert missing.status != 0 and "collect_name: machine has no finished campaign in" in missing.message
+
 
 def test_a_machine_is_a_worker_until_its_state_is_absent(prepared: Machine, engine: str, tmp_path: Path) -> None:
     file, log = tmp_path / "scheduler.json", tmp_path / "scheduler.log"
@@ -112,6 +137,8 @@ def test_a_machine_is_a_worker_until_its_state_is_absent(prepared: Machine, engi
         def worker(state: str, to: str = address) -> PlaybookResult:
             return prepared.play("worker.yml", worker_scheduler=to, worker_state=state, worker_count=1)
 
+        checked = prepared.play("worker.yml", "--check", worker_scheduler=address)
+        assert checked.succeeded and checked.changed == 0, checked.text
         assert (started := worker("present")).succeeded and started.changed == 1, started.text
         assert (again := worker("present")).succeeded and again.changed == 0, again.text
         other = worker("present", "tcp://192.0.2.1:8786")

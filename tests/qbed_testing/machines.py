@@ -16,6 +16,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = ROOT / "playbooks"
+COLLECTION = PLAYBOOKS / "collections/ansible_collections/qbed/lab"
 TOOL = ROOT / "tools" / "ansible"
 IMAGE = "qbed-test-machine"
 SCRATCH = "scratch-of-a-test.md"

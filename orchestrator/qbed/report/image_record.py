@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -16,9 +16,19 @@ from qbed.base.json_files import read_json, write_json
 from qbed.report.style import Style
 
 FILE = "images.json"
-RENDERER = f"1 plotly {version('plotly')} kaleido {version('kaleido')}"
-"""Part of each key: another renderer may render an equal figure otherwise."""
 _LARGEST = 256 * MIB
+
+
+def kaleido_version() -> str | None:
+    """Return the version of Kaleido, which writes figures as files; None if it is not installed."""
+    try:
+        return version("kaleido")
+    except PackageNotFoundError:
+        return None
+
+
+RENDERER = f"1 plotly {version('plotly')} kaleido {kaleido_version()}"
+"""Part of each key: another renderer may render an equal figure otherwise."""
 
 
 def key_of(figure: go.Figure, kind: str, style: Style) -> str:

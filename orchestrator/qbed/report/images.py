@@ -17,11 +17,15 @@ import plotly.io
 
 from qbed.base.files import move
 from qbed.report.figures import Drawing
-from qbed.report.image_record import ImageRecord, key_of
+from qbed.report.image_record import ImageRecord, kaleido_version, key_of
 from qbed.report.style import Style, styled
 
 FORMATS = ("png", "svg", "pdf")
 PATIENCE_S = 60.0
+NO_RENDERER = (
+    "no figure was written as a file, since Kaleido is not installed here; the page has all figures, "
+    "and `qbed report` writes the files where Kaleido is installed (in containers: the image `figures`)"
+)
 _UID = re.compile(rb'<defs id="defs-([0-9a-f]{6})">')
 _DATE = re.compile(rb"/(CreationDate|ModDate) \(D:\d{14}")
 
@@ -44,6 +48,8 @@ def draw_images(
     record: ImageRecord | None = None,
 ) -> ImageFiles:
     """Write the images into a folder. With a record, an image is kept if it shows the same already."""
+    if formats and kaleido_version() is None:
+        return ImageFiles(problems=[NO_RENDERER])
     folder.mkdir(parents=True, exist_ok=True)
     files = ImageFiles()
     try:
