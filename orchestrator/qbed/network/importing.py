@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qbed.base.errors import LabError
-from qbed.config.source import Source, parse, read_lab_text
+from qbed.config.source import FieldPath, Source, parse, read_lab_text
 from qbed.lab.topology import NAME
 from qbed.network.load import lab_from_source
 
@@ -43,21 +43,24 @@ def import_topology(path: Path) -> str:
 
 
 def _read(source: Source) -> _Found:
-    values = source.values
-    topology = values.get("topology") if isinstance(values, dict) else None
-    nodes = topology.get("nodes") if isinstance(topology, dict) else None
-    if not isinstance(nodes, dict) or not nodes:
+    topology = _mapping(source, ("topology",), _mapping(source, (), source.values).get("topology"))
+    nodes = _mapping(source, ("topology", "nodes"), topology.get("nodes"))
+    if not nodes:
         raise LabError([source.message((), "expected a Containerlab topology: `topology: {nodes: ..., links: ...}`")])
-    assert isinstance(topology, dict)
-    found, names = _Found(), {name: _name(source, name) for name in nodes}
-    for position, link in enumerate(topology.get("links") or ()):
+    found, names = _Found(), {str(name): _name(source, name) for name in nodes}
+    links = topology.get("links") or []
+    if not isinstance(links, list):
+        raise LabError([source.message(("topology", "links"), "expected a list of links")])
+    for position, link in enumerate(links):
         _read_link(source, position, link, names, found)
     degree = Counter(node for a, b, _ in found.links for node in (a, b))
-    kinds = topology.get("kinds") or {}
-    defaults = topology.get("defaults") or {}
-    for given, name in names.items():
-        settings = nodes[given] or {}
-        kind = settings.get("kind") or _group(topology, settings).get("kind") or defaults.get("kind")
+    kinds, defaults, groups = (
+        _mapping(source, ("topology", part), topology.get(part)) for part in ("kinds", "defaults", "groups")
+    )
+    for given, value in nodes.items():
+        name, settings = names[str(given)], _mapping(source, ("topology", "nodes", str(given)), value)
+        group = _mapping(source, ("topology", "groups"), groups.get(str(settings.get("group"))))
+        kind = settings.get("kind") or group.get("kind") or defaults.get("kind")
         if kind is None and len(kinds) == 1:
             kind = next(iter(kinds))
         found.nodes[name] = "host" if kind == "linux" and degree[name] <= 1 else "switch"
@@ -69,10 +72,11 @@ def _read(source: Source) -> _Found:
     return found
 
 
-def _group(topology: dict[str, object], node: dict[str, object]) -> dict[str, object]:
-    groups = topology.get("groups")
-    group = groups.get(node.get("group")) if isinstance(groups, dict) else None
-    return group or {}
+def _mapping(source: Source, path: FieldPath, value: object) -> dict[object, object]:
+    """A value that is a mapping, or empty if it is missing. LabError for any other."""
+    if value is not None and not isinstance(value, dict):
+        raise LabError([source.message(path, f"expected a mapping, got `{str(value)[:40]}`")])
+    return value or {}
 
 
 def _name(source: Source, given: object) -> str:
@@ -89,19 +93,19 @@ def _read_link(source: Source, position: int, link: object, names: dict[str, str
     ends = fields.get("endpoints", [fields["endpoint"]] if "endpoint" in fields else None)
     if not isinstance(ends, list) or not ends:
         raise LabError([source.message(path, 'expected a link: `endpoints: ["a:eth1", "b:eth1"]`')])
-    nodes = [end.get("node") if isinstance(end, dict) else str(end).partition(":")[0] for end in ends]
-    shown = " - ".join(str(node) for node in nodes)
+    nodes = [str(end.get("node")) if isinstance(end, dict) else str(end).partition(":")[0] for end in ends]
+    shown = " - ".join(nodes)
     if len(nodes) != 2 or any(node not in names for node in nodes):
         outside = [node for node in nodes if node not in names]
         if any(node not in ("host", "mgmt-net", "macvlan", "dummy", "vxlan", "vxlan-stitch") for node in outside):
             raise LabError([source.message(path, f"no node is called `{outside[0]}`")])
         found.left_out.append(f"the link {shown}: it leaves the lab")
         return
-    a, b = (names[str(node)] for node in nodes)
+    a, b = (names[node] for node in nodes)
     if a == b:
         raise LabError([source.message(path, f"a link needs two nodes, got `{a}` twice")])
     mtu = fields.get("mtu")
-    found.links.append((a, b, mtu if isinstance(mtu, int) else None))
+    found.links.append((a, b, mtu if type(mtu) is int else None))
 
 
 def _lab(path: Path, source: Source, found: _Found) -> str:
