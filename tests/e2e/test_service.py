@@ -327,6 +327,26 @@ def fill(path: Path) -> None:
             pass
 
 
+def test_a_damaged_list_of_jobs_is_refused_and_rebuilt(tmp_path: Path) -> None:
+    folder = tmp_path / "service"
+    with ServiceProcess(folder) as process:
+        job = process.submit(write_lab(tmp_path / "mine", "1 ms"))
+        before = process.wait_until_ended(job)
+        files = process.get(f"/jobs/{job}/files")
+    table = folder / "jobs.sqlite"
+    table.write_bytes(table.read_bytes()[:5000])
+    command = [sys.executable, "-m", "qbed", "serve", "--folder", str(folder), "--port", "0"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 1 and refused.stderr.count("\n") == 1, refused.stderr
+    assert f"{table} is damaged" in refused.stderr and "qbed serve --recover" in refused.stderr
+    with ServiceProcess(folder, "--recover") as process:
+        after = process.get(f"/jobs/{job}")
+        assert {key: after[key] for key in ("state", "name", "exit_status", "verdicts")} == {
+            key: before[key] for key in ("state", "name", "exit_status", "verdicts")
+        }
+        assert process.get(f"/jobs/{job}/files") == files
+
+
 def test_a_lab_is_brought_up_used_and_taken_down(tmp_path: Path) -> None:
     state = {"XDG_RUNTIME_DIR": str(tmp_path / "up")}
     with ServiceProcess(tmp_path / "service", "--allow-programs", **state) as process:

@@ -38,7 +38,8 @@ from qbed.runs import preflight
 from qbed.runs.experiment import RunOptions, prepare
 from qbed.service.app import make_app
 from qbed.service.client import packed
-from qbed.service.jobs import EVENTS, LAB, RUN
+from qbed.service.events import EVENTS
+from qbed.service.jobs import LAB, RUN
 from qbed.service.settings import Settings
 from qbed.service.work import EventScreen
 from qbed.substrates import substrate

@@ -7,7 +7,7 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -16,6 +16,9 @@ from qbed.base import terminal
 from qbed.base.errors import QbedError
 from qbed.base.files import read_text
 from qbed.cli.run import CellSpace, parse_space
+
+if TYPE_CHECKING:
+    from qbed.service.job_table import Recovery
 
 TOKEN = "QBED_TOKEN"
 _LONGEST_TOKEN = 4_096
@@ -60,6 +63,10 @@ def serve(
     allow_containers: Annotated[
         bool, typer.Option("--allow-containers", help="Allow campaigns in containers, as root.")
     ] = False,
+    recover: Annotated[
+        bool,
+        typer.Option("--recover", help="Rebuild the list of jobs from their folders first, if it is damaged or lost."),
+    ] = False,
 ) -> None:
     """Serve an HTTP API that queues and runs campaigns, and a page that shows running labs."""
     try:
@@ -87,7 +94,14 @@ def serve(
         terminal.print_line(f"qbed serves at {page}")
         terminal.flush()
 
-    run(settings, ready)
+    run(settings, ready, recovering=_print_recovery if recover else None)
+
+
+def _print_recovery(recovery: Recovery) -> None:
+    kept = f"; the earlier list is {recovery.aside}" if recovery.aside is not None else ""
+    terminal.print_status(f"{len(recovery.jobs)} jobs are in the list again{kept}")
+    for name in recovery.unreadable:
+        terminal.warn([f"the folder of job {name} has no readable job.json: the job is not in the list"])
 
 
 def _host_name(url: str, option: str) -> str:

@@ -27,6 +27,7 @@ from qbed.lab import library, reference
 from qbed.live.cell_events import ended_cell
 from qbed.live.cell_tables import totals
 from qbed.service import gallery, requests, results, sse
+from qbed.service.events import latest
 from qbed.service.guard import Guard
 from qbed.service.job_runner import JobRunner
 from qbed.service.jobs import RUN, FullError, Jobs
@@ -107,7 +108,7 @@ class Service:
 
     def describe(self, row: Row) -> Job:
         """A job as the API returns it."""
-        last = sse.latest(self.jobs.place(row["id"])) if row["state"] != "queued" else {}
+        last = latest(self.jobs.place(row["id"])) if row["state"] != "queued" else {}
         concluded, progress = last.get("concluded", {}), last.get("progress", {})
         cells = last.get("cells", {}).get("total")
         done = last.get("skipped", {}).get("cells", 0) + progress.get("finished", 0) + progress.get("running", 0)

@@ -23,10 +23,10 @@ from qbed.base import crash_report
 from qbed.base.errors import MissingError
 from qbed.lab.library import find
 from qbed.service.child_lifetime import clean_environment, end, kill_group, start
+from qbed.service.events import append_events, latest
 from qbed.service.job_spec import STOPPED, UNWRITTEN, JobSpec
-from qbed.service.jobs import LAB, LOG, Jobs, append_events
+from qbed.service.jobs import LAB, LOG, Jobs
 from qbed.service.settings import Settings
-from qbed.service.sse import latest
 from qbed.service.states import State, TransitionError
 
 _log = logging.getLogger("qbed.service")

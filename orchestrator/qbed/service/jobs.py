@@ -7,15 +7,13 @@ Write-ahead log, so that readers and the one writer do not wait for each other; 
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
-import os
 import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,26 +21,12 @@ from typing import Any
 from qbed.base.errors import MissingError, QbedError
 from qbed.base.files import sync_tree
 from qbed.base.json_files import Row
+from qbed.service.events import ATTEMPT, append_events
+from qbed.service.job_table import describe_job, open_table
 from qbed.service.states import ENDED, RULES, Event, State, TransitionError
 
 _log = logging.getLogger("qbed.service")
-EVENTS, LAB, RUN, LOG = "events.ndjson", "lab", "run", "log.txt"
-ATTEMPT = "attempt"
-"""First event of an attempt: earlier events are those of earlier attempts."""
-_TABLE = """
-CREATE TABLE IF NOT EXISTS jobs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    state TEXT NOT NULL,
-    name TEXT NOT NULL,
-    request TEXT NOT NULL,
-    created REAL NOT NULL,
-    started REAL,
-    ended REAL,
-    attempts INTEGER NOT NULL DEFAULT 0,
-    exit_status INTEGER
-);
-CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs (state, id);
-"""
+LAB, RUN, LOG = "lab", "run", "log.txt"
 _TIMES: dict[Event, str] = {
     "start": ", started = :now, ended = NULL, exit_status = NULL, attempts = attempts + 1",
     "retry": ", ended = NULL, exit_status = NULL",
@@ -61,11 +45,7 @@ class Jobs:
         self.folder = folder / "jobs"
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._db = sqlite3.connect(folder / "jobs.sqlite", check_same_thread=False, isolation_level=None)
-        self._db.row_factory = sqlite3.Row
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        self._db.executescript(_TABLE)
+        self._db = open_table(folder)
 
     def close(self) -> None:
         with self._lock:
@@ -84,14 +64,16 @@ class Jobs:
             if total >= retention:
                 raise FullError(f"{total} jobs are kept already: remove some that have ended")
             with self._transaction():
+                created = time.time()
                 job = self._db.execute(
                     "INSERT INTO jobs (state, name, request, created) VALUES ('queued', ?, ?, ?)",
-                    (name, json.dumps(request), time.time()),
+                    (name, json.dumps(request), created),
                 ).lastrowid
                 assert job is not None
                 place = self.place(job)
                 shutil.rmtree(place, ignore_errors=True)  # of a job without a row
                 place.mkdir()
+                describe_job(place, name, request, created)
                 if lab is not None:
                     shutil.copytree(lab, place / LAB)
                 # No client reads the folder before the row exists.
@@ -184,31 +166,3 @@ class Jobs:
 
 def _row(row: sqlite3.Row) -> Row:
     return {**dict(row), "request": json.loads(row["request"])}
-
-
-def append_events(place: Path, *events: Row) -> None:
-    """Append to a job's events, with one write each: the service and the job's process write to the same file. An event
-    that a full disk has cut remains as a separate line.
-    """
-    descriptor = os.open(place / EVENTS, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        for event in events:
-            line = json.dumps(event, default=str).encode() + b"\n"
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                line = b"\n" + line
-            if os.write(descriptor, line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    finally:
-        os.close(descriptor)
-
-
-def parsed(lines: Iterable[bytes]) -> Iterable[Row]:
-    """Parse events. A line that a crash has cut is skipped."""
-    for line in lines:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict):
-            yield event

@@ -12,6 +12,7 @@ from types import FrameType
 import uvicorn
 
 from qbed.service.app import make_app
+from qbed.service.job_table import Recovery, open_table, recover
 from qbed.service.settings import Settings, SettingsError
 
 GRACE_S = 3
@@ -36,11 +37,19 @@ class _Server(uvicorn.Server):
             self._ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
 
 
-def serve(settings: Settings, ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT. `ready` gets the address."""
+def serve(
+    settings: Settings, ready: Callable[[str], None], recovering: Callable[[Recovery], None] | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT. `ready` gets the address.
+
+    With `recovering`, the list of jobs is rebuilt first, and the function gets the result.
+    """
     settings.check()
     settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _exclusive_lock(settings):
+        if recovering is not None:
+            recovering(recover(settings.folder))
+        open_table(settings.folder).close()  # an error in the application's start would be a traceback
         app = make_app(settings)
         config = uvicorn.Config(
             app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 
-from qbed.base.json_files import Row
 from qbed.live.cell_events import CellTail, Event
-from qbed.service.jobs import ATTEMPT, EVENTS, parsed
+from qbed.service.events import EVENTS, parsed
 from qbed.service.states import ENDED
 from qbed.telemetry.tail import PIECE_BYTES
 
 POLL_S, EAGER_S, HEARTBEAT_S = 0.1, 0.01, 15.0
-_TAIL_BYTES = 64 << 10
 
 
 def message(event: str, data: Any, at: int | None = None) -> bytes:
@@ -79,31 +75,6 @@ def _lines(file: Path, at: int) -> tuple[list[tuple[bytes, int]], int]:
             at += len(line)
             found.append((line, at))
     return found, at
-
-
-def latest(place: Path) -> Row:
-    """The last event of each kind since the job's process was started last, from the end of its file."""
-    try:
-        status = (place / EVENTS).stat()
-        return dict(_latest(place / EVENTS, status.st_ino, status.st_size, status.st_mtime_ns))
-    except FileNotFoundError:
-        return {}
-
-
-@lru_cache(256)
-def _latest(file: Path, *_: int) -> Row:
-    """The last events in a file of this size and time, cached: a page requests fifty jobs every two seconds."""
-    with file.open("rb") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, size - _TAIL_BYTES))
-        data = stream.read()
-    found: Row = {}
-    for event in parsed(data.split(b"\n")):
-        kind = str(event.get("event"))
-        if kind == ATTEMPT:
-            found.clear()
-        found[kind] = event
-    return found
 
 
 async def samples(run: Path, state: Callable[[], str], stopping: asyncio.Event) -> AsyncIterator[bytes]:

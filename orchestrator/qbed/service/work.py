@@ -20,8 +20,9 @@ from qbed.report import make_report  # noqa: F401 - loaded before there is a job
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import RunOptions, RunResult, prepare, run_campaign
 from qbed.runs.worker import Outcome
+from qbed.service.events import append_events
 from qbed.service.job_spec import STOPPED, UNWRITTEN, JobSpec
-from qbed.service.jobs import LAB, RUN, append_events
+from qbed.service.jobs import LAB, RUN
 from qbed.substrates import Limits, substrate
 
 EVERY_S = 0.2

@@ -28,10 +28,10 @@ from uploads import LAB, zipped
 from qbed.base.crash_report import is_full
 from qbed.service.app import make_app
 from qbed.service.client import files_of
+from qbed.service.events import EVENTS, append_events, latest, parsed
 from qbed.service.guard import Rates
-from qbed.service.jobs import EVENTS, RUN, FullError, Jobs, append_events, parsed
+from qbed.service.jobs import RUN, FullError, Jobs
 from qbed.service.settings import Settings, SettingsError
-from qbed.service.sse import latest
 from qbed.service.states import ENDED, RULES, TransitionError, after
 
 TOKEN = "a-token-of-many-letters"
