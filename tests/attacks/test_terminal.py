@@ -20,11 +20,12 @@ from qbed.base import terminal
 
 from qbed_testing.untrusted_lab import call_main, make_run, qbed, write_lab
 
+ROOT = Path(__file__).parents[2]
 PAYLOADS = ("\x1b]0;owned\x07", "\x1b[2J\x1b[H", "\x9b31m", "\u202egnp.exe", "\r", "\b\b", "\x7f", "\u2066", "\x1bc")
 EVIL = "a" + "".join(PAYLOADS) + "[/x][bold]z"
 WRITERS = {
     *("base/terminal.py", "__main__.py", "substrates/virtual/keeper.py", "substrates/rebuild.py"),
-    *("service/query_worker.py", "service/jobs.py", "cli/look.py"),
+    *("service/query_worker.py", "service/events.py", "cli/look.py"),
 }
 """Modules that may write to a descriptor: the terminal's module, the start before its import, a pipe from the keeper to
 its parent, the set-up's output, a query worker's reply, a job's events, and packets of a capture.
@@ -52,6 +53,25 @@ def test_all_output_goes_through_one_module() -> None:
             if isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr"):
                 found.add(path.relative_to(root).as_posix())
     assert found - {"substrates/sessions.py"} == WRITERS
+
+
+def test_p4switch_escapes_names_of_a_program(tmp_path: Path) -> None:
+    program = json.loads((ROOT / "schemes/ecn/p4/ecn.json").read_text())
+    program["actions"][0]["name"] = EVIL
+    renamed = write_program(tmp_path / "renamed.json", program)
+    program["headers"][0]["header_type"] = EVIL
+    refused = write_program(tmp_path / "refused.json", program)
+    p4switch = subprocess.check_output([ROOT / "tools/built", "p4switch"], text=True).strip()
+    for path, status in ((renamed, 0), (refused, 1)):
+        done = subprocess.run([p4switch, "check", path], capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stderr
+        assert_visible(done.stdout + done.stderr)
+    assert "\\u{1b}" in done.stderr
+
+
+def write_program(path: Path, program: object) -> Path:
+    path.write_text(json.dumps(program))
+    return path
 
 
 def test_clean_removes_control_characters() -> None:

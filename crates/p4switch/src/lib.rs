@@ -9,6 +9,7 @@ pub mod bmv2;
 pub mod check;
 pub mod error;
 pub mod load;
+pub mod printable;
 pub mod replay;
 #[cfg(feature = "command")]
 pub mod serve;

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use nix::time::{clock_gettime, ClockId};
 use qbed_p4engine::program::Program;
 use qbed_p4engine::Engine;
+use qbed_p4switch::printable::printable;
 use qbed_p4switch::{bench, check, load, replay, serve, stf};
 
 /// A switch for P4 programs of the v1model architecture, as p4c-bm2-ss compiles them to BMv2's JSON.
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("p4switch: {message}");
+            eprintln!("p4switch: {}", printable(&message));
             ExitCode::FAILURE
         }
     }
@@ -97,7 +98,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 fn check_program(path: &Path) -> Result<(), String> {
     let program = read_program(path)?;
     let engine = Engine::load(program).map_err(|unfit| format!("{}: {}", path.display(), unfit.0))?;
-    print!("{}", check::summary(engine.program()));
+    print!("{}", printable(&check::summary(engine.program())));
     Ok(())
 }
 
@@ -109,14 +110,14 @@ fn test_program(path: &Path, files: &[PathBuf], log: bool, interval_us: u64) -> 
         let report = replay::replay_every(program.clone(), &lines, interval_us)
             .map_err(|why| format!("{}: {why}", path.display()))?;
         if log {
-            report.messages.iter().for_each(|message| println!("{}: log: {message}", file.display()));
+            report.messages.iter().for_each(|message| println!("{}: log: {}", file.display(), printable(message)));
         }
         let packets = format!("{} packets in, {} out", report.packets_in, report.packets_out);
         match report.failures.is_empty() {
             true => println!("{}: passed: {packets}", file.display()),
             false => println!("{}: failed: {packets}", file.display()),
         }
-        report.failures.iter().for_each(|failure| println!("  {failure}"));
+        report.failures.iter().for_each(|failure| println!("  {}", printable(failure)));
         failed += usize::from(!report.failures.is_empty());
     }
     if failed > 0 {
