@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import qbed
 import qbed.api
 from qbed.base.errors import LabError, QbedError
 from qbed.base.locations import labs_folder
+from qbed.campaign.lock import LockError
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 
@@ -106,6 +108,22 @@ def test_shards_are_merged_and_runs_compared(bench: Path) -> None:
     assert (name, len(more)) == ("delay=5 us, seed=1, tcp=reno", 1) and difference is not None
     with pytest.raises(TypeError, match=r"merge\(\) has no `sinc`; did you mean `sinks`"):
         qbed.merge(bench, [], sinc=[])
+
+
+def test_traces_are_locked_and_compared(bench: Path) -> None:
+    options: dict[str, Any] = {"profile": "quick", "images": False}
+    with pytest.raises(LockError, match="has no traces of the profile `quick`"):
+        qbed.run(bench, out="first", lock="compare", **options)
+    assert qbed.run(bench, out="first", lock="write", **options).holds
+    assert qbed.run(bench, out="first", lock="compare", **options).holds
+    lock = bench / "campaign.lock"
+    lock.write_text(re.sub(r'(tcp=reno[^"]*": ")[0-9a-f]{4}', r"\g<1>0000", lock.read_text()))
+    with pytest.raises(LockError, match=r"tcp=reno.*: its trace is") as other:
+        qbed.run(bench, out="first", lock="compare", **options)
+    assert "cubic" not in str(other.value)
+    for more in ({"settings": {"duration": "1 ms"}}, {"seeds": [5]}, {"on": "containerlab"}):
+        with pytest.raises(QbedError, match="without settings, seeds, shard and on"):
+            qbed.run(bench, lock="write", **options, **more)
 
 
 def test_cells_go_by_their_keys_into_the_store(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
