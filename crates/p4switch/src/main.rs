@@ -110,7 +110,10 @@ fn test_program(path: &Path, files: &[PathBuf], log: bool, interval_us: u64) -> 
         let report = replay::replay_every(program.clone(), &lines, interval_us)
             .map_err(|why| format!("{}: {why}", path.display()))?;
         if log {
-            report.messages.iter().for_each(|message| println!("{}: log: {}", file.display(), printable(message)));
+            report
+                .messages
+                .iter()
+                .for_each(|message| println!("{}: log: {}", file.display(), printable(message)));
         }
         let packets = format!("{} packets in, {} out", report.packets_in, report.packets_out);
         match report.failures.is_empty() {

@@ -27,6 +27,9 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        assert_eq!(printable("a\u{1b}[31m\u{9b}\r\u{202e}b\nc é"), "a\\u{1b}[31m\\u{9b}\\u{d}\\u{202e}b\nc é");
+        assert_eq!(
+            printable("a\u{1b}[31m\u{9b}\r\u{202e}b\nc é"),
+            "a\\u{1b}[31m\\u{9b}\\u{d}\\u{202e}b\nc é"
+        );
     }
 }

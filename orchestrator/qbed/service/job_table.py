@@ -19,7 +19,7 @@ from qbed.service.states import ENDED, State
 
 TABLE = "jobs.sqlite"
 JOB = "job.json"
-"""What a job's folder has of its row: the name, the request and the time of its creation."""
+"""File in a job's folder: the name, the request and the time of its creation, as in its row."""
 _SIDE_FILES = ("", "-wal", "-shm")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -51,7 +51,7 @@ class Recovery:
     jobs: list[int]
     unreadable: list[str]
     aside: Path | None
-    """Where the earlier table is."""
+    """The new place of the earlier table."""
 
 
 def open_table(folder: Path) -> sqlite3.Connection:

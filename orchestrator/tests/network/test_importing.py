@@ -21,7 +21,7 @@ SCALARS = st.none() | st.booleans() | st.integers(-2, 10**20) | st.floats(allow_
 ANYTHING = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | st.integers(), inner, max_size=3)
 )
-"""What YAML can have in place of a field."""
+"""Any value that YAML can have in place of a field."""
 
 
 def optional(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
