@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -164,7 +164,6 @@ def run(
     fresh: bool = False,
     images: bool = True,
     progress: Callable[[int, int], None] | None = None,
-    lock: Literal["write", "compare"] | None = None,
     **options: Any,
 ) -> Run:
     """Run a campaign, judge its claims and write its report; returns the run. As `qbed run` does, finished cells are
@@ -172,9 +171,9 @@ def run(
 
     `lab`: a campaign by its folder, file or name, or a lab, with the fields of a campaign file in code: `axes`,
     `views`, `claims`, `figures`, `question`. `seeds` replaces the axis `seed`. `jobs`: number of concurrent cells.
-    `executor`: replaces the cores of this machine. `progress(ended, all)` is called after each cell. `lock`: write the
-    traces of a campaign's cells into its lock, or compare with it (`LockError` if a trace differs). `options`: the
-    other fields of `RunOptions`: `settings`, `keep`, `store`, `limits`, `on`, `dilation`, `shard`, `sinks`,
+    `executor`: replaces the cores of this machine. `progress(ended, all)` is called after each cell. `lock`: `write`
+    or `compare` the traces of a campaign's cells (`LockError` if one differs from the lock). `options`: the other
+    fields of `RunOptions`: `settings`, `keep`, `store`, `limits`, `on`, `dilation`, `shard`, `sinks`,
     `flush_timeout_s`.
     """
     from qbed.campaign.lock import LockError
@@ -182,11 +181,10 @@ def run(
 
     build_changed(terminal.print_status)
     executor = options.pop("executor", None) or _local(jobs, options.get("on", DEFAULT))
-    experiment = prepared("run", lab, options, profile=profile, out=out, seeds=seeds)
-    if lock is not None:
-        if isinstance(lab, Lab) or options.keys() & {"settings", "on", "shard"} or seeds is not None:
-            raise QbedError("a lock is of a campaign's file as it is: without settings, seeds, shard and on")
-        experiment = replace(experiment, lock=lock)
+    lock = options.pop("lock", None)
+    if lock and (isinstance(lab, Lab) or options.keys() & {"settings", "on", "shard"} or seeds is not None):
+        raise QbedError("a lock is of a campaign's file as it is: without settings, seeds, shard and on")
+    experiment = replace(prepared("run", lab, options, profile=profile, out=out, seeds=seeds), lock=lock)
     result = run_campaign(experiment, executor, _Watch(progress), images=images, fresh=fresh)
     if result.differences:
         raise LockError("\n".join(result.differences))
