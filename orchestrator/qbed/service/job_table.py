@@ -98,12 +98,17 @@ def _agrees(values: dict[str, Any], jobs: Path) -> bool:
     """Whether a row has a request, and that of its job's folder if there is one (a service of old wrote none)."""
     try:
         request = json.loads(values["request"])
-        described = read_json(jobs / f"{values['id']:06d}" / JOB)
+        described = read_json(job_folder(jobs, values["id"]) / JOB)
     except FileNotFoundError:
         return isinstance(request, dict)
     except (QbedError, OSError, ValueError, TypeError):
         return False
     return bool(described == {"name": values["name"], "request": request, "created": values["created"]})
+
+
+def job_folder(jobs: Path, job: int) -> Path:
+    """A job's folder below the folder of all jobs."""
+    return jobs / f"{job:06d}"
 
 
 def describe_job(place: Path, name: str, request: dict[str, Any], created: float) -> None:

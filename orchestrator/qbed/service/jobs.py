@@ -22,7 +22,7 @@ from qbed.base.errors import MissingError, QbedError
 from qbed.base.files import sync_tree
 from qbed.base.json_files import Row
 from qbed.service.events import ATTEMPT, append_events
-from qbed.service.job_table import describe_job, open_table
+from qbed.service.job_table import describe_job, job_folder, open_table
 from qbed.service.states import ENDED, RULES, Event, State, TransitionError
 
 _log = logging.getLogger("qbed.service")
@@ -53,7 +53,7 @@ class Jobs:
 
     def place(self, job: int) -> Path:
         """A job's folder: its events, its uploaded lab if any, its run folder, and the output of its process."""
-        return self.folder / f"{job:06d}"
+        return job_folder(self.folder, job)
 
     def add(self, name: str, request: Row, lab: Path | None, *, queue: int, retention: int) -> int:
         """Add a job, with a copy of the uploaded lab folder; returns its number. `FullError`."""
