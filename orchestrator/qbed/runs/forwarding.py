@@ -84,12 +84,14 @@ def capped_rates(
         if max(given) > limit_bps:
             shown = [f"{min(rate_bps, limit_bps)} bit/s" for rate_bps in given]
             capped[show_path(path)] = shown if len(shown) > 1 else shown[0]
+    if not capped:
+        return {}, list(overloaded_links(on, plan, 1, measure))
     fast = [name for name, rate_bps in rates.items() if rate_bps > limit_bps]
     warning = (
         f"{_named(fast)} (up to {format_rate(max(rates.values()))}) got {format_rate(limit_bps)}, which this machine"
         " forwards through a switch in real time; `--dilate auto` keeps the rates and slows the lab's clock"
     )
-    return capped, [warning] if fast else []
+    return capped, [warning]
 
 
 def _given_rates(lab: ResolvedLab) -> Iterator[tuple[FieldPath, Sequence[int]]]:

@@ -180,6 +180,20 @@ def test_without_a_dilation_links_get_the_rate_that_the_machine_carries(
     assert qbed("down", "tiny").exit_code == 0
 
 
+def test_the_rates_of_a_trace_are_not_called_capped(
+    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
+    lab = write_lab(tmp_path / "lab") / "lab.yml"
+    (tmp_path / "lab/rates.txt").write_text("0 ms 5 Gbit/s\n")
+    with lab.open("a") as file:
+        file.write("events: [{at: 1 ms, link: h1-s1, trace: rates.txt}]\n")
+    done = qbed("up", str(lab), "--on", "containerlab", "--set", "links.default.rate=100 Mbit/s")
+    assert done.exit_code == 0, done.stderr
+    assert "it does not carry h1-s1 (up to 5 Gbit/s)" in done.stderr and "got 400 Mbit/s" not in done.stderr
+    assert qbed("down", "tiny").exit_code == 0
+
+
 def test_the_rate_is_measured_once_and_only_where_it_matters(
     clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
