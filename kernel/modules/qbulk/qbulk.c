@@ -25,6 +25,7 @@
 #include <net/sock.h>
 #include <net/tcp.h>
 
+#include <qbed/constant_page.h>
 #include <uapi/qbed/qbulk.h>
 
 /* 23 KB with segments of 1448 bytes; 44 segments were not faster. */
@@ -108,10 +109,9 @@ static int __init qbulk_init(void)
 	unsigned int i;
 	int err;
 
-	qbulk_page = alloc_page(GFP_KERNEL);
+	qbulk_page = qbed_constant_page_alloc(GFP_KERNEL);
 	if (!qbulk_page)
 		return -ENOMEM;
-	memset(page_address(qbulk_page), QBULK_BYTE, PAGE_SIZE);
 	for (i = 0; i < ARRAY_SIZE(qbulk_pages); i++)
 		bvec_set_page(&qbulk_pages[i], qbulk_page, PAGE_SIZE, 0);
 	err = misc_register(&qbulk_device);

@@ -43,6 +43,7 @@
 #include <qbed/qlink.h>
 
 #include "qlink_agenda.h"
+#include "qlink_cut.h"
 #include "qlink_end.h"
 #include "qlink_fetch.h"
 #include "qlink_route.h"
@@ -359,28 +360,46 @@ static void qlink_flight_insert(struct qlink_end *end, struct sk_buff *skb)
 		qlink_push_arrival(end);
 }
 
+/* Puts a frame on the wire of @end. */
+static void qlink_fly(struct qlink_end *end, struct sk_buff *skb, u64 arrival_ns)
+{
+	struct qlink_flight *flight = qlink_flight(skb);
+
+	flight->arrival_ns = arrival_ns;
+	flight->sequence = qlink_clock.next_sequence++;
+	qlink_flight_insert(end, skb);
+}
+
+/* Puts the frames of other parts on the wires of their stubs. */
+static void qlink_receive_parts(void)
+{
+	struct qlink_clock *clock = &qlink_clock;
+
+	qlink_cut_receive(qlink_fly);
+	if (!clock->running)
+		qlink_clock_arm(clock, time_travel_now());
+}
+
 /* Deadline: the transmission of @end's frame is complete. */
 static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 {
 	struct qlink_clock *clock = &qlink_clock;
 	struct sk_buff *skb = end->serializing;
-	struct qlink_flight *flight = qlink_flight(skb);
 	bool lost = qlink_is_lost(end);
 
 	/* Update agenda and wire first: the calls below may start another frame. */
 	end->serializing = NULL;
 	qlink_agenda_pop(&clock->agenda);
-	if (lost) {
+	if (lost)
 		end->stats.lost++;
-	} else {
-		flight->arrival_ns = qlink_arrival_ns(end, now_ns);
-		flight->sequence = clock->next_sequence++;
-		qlink_flight_insert(end, skb);
-	}
+	else if (!end->is_cut)
+		qlink_fly(end, skb, qlink_arrival_ns(end, now_ns));
 
 	skb_orphan(skb);
 	if (lost)
 		kfree_skb(skb);
+	else if (unlikely(end->is_cut))
+		qlink_cut_send(end, skb, qlink_arrival_ns(end, now_ns));
 	qlink_next_frame(end, now_ns);
 }
 
@@ -493,6 +512,8 @@ static void qlink_clock_run(struct tasklet_struct *tasklet)
 		 */
 		if (unlikely(now_ns - at_ns > late_ns))
 			late_ns = now_ns - at_ns;
+		if (unlikely(end->is_cut) && !(top->owner & QLINK_ARRIVED) && !qlink_cut_has_room(end))
+			break;
 		if (clock->ends > warm_ends) {
 			fetches++;
 			qlink_fetch(&clock->agenda);
@@ -526,6 +547,22 @@ void qlink_set_wire(struct qlink_end *end, struct qlink_wire_params params)
 					 clock->next_sequence++));
 	if (!clock->running)
 		qlink_clock_arm(clock, now_ns);
+}
+
+/* Makes @end's peer the stub of an end in another part. */
+int qlink_cut_end(struct qlink_end *end, u32 part, u32 link_number)
+{
+	if (part >= time_travel_parts() ||
+	    time_travel_common(time_travel_now()) >= time_travel_parts_start())
+		return -EINVAL;
+	if (!qlink_cut_constant_page)
+		qlink_cut_constant_page = qbed_constant_page_alloc(GFP_KERNEL);
+	if (!qlink_cut_constant_page)
+		return -ENOMEM;
+	end->is_cut = true;
+	end->part = part;
+	end->link_number = link_number;
+	return xa_err(xa_store(&qlink_stubs, link_number, end->peer, GFP_KERNEL));
 }
 
 /* Reserves space for the two deadlines of one more end. */
@@ -581,6 +618,8 @@ static void qlink_purge(struct qlink_end *end)
 
 void qlink_remove_end(struct qlink_end *end)
 {
+	if (end->is_cut)
+		xa_erase(&qlink_stubs, end->link_number);
 	qlink_purge(end);
 	qlink_routes_free(end);
 	qlink_clock.ends--;
@@ -600,12 +639,16 @@ void qlink_clear_caches(struct qlink_end *end)
 void qlink_clock_init(void)
 {
 	time_travel_set_event_fn(&qlink_clock.event, qlink_clock_event);
+	time_travel_set_receiver(qlink_receive_parts);
 	tasklet_setup(&qlink_clock.tasklet, qlink_clock_run);
 }
 
 void qlink_clock_exit(void)
 {
+	time_travel_set_receiver(NULL);
 	time_travel_del_event(&qlink_clock.event);
 	tasklet_kill(&qlink_clock.tasklet);
 	kvfree(qlink_clock.agenda.later.entries);
+	if (qlink_cut_constant_page)
+		put_page(qlink_cut_constant_page);
 }

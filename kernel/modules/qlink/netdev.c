@@ -151,6 +151,8 @@ static const struct nla_policy qlink_policy[IFLA_QLINK_MAX + 1] = {
 	[IFLA_QLINK_REORDERING] = { .type = NLA_U32 },
 	[IFLA_QLINK_PEER_JITTER] = { .type = NLA_U64 },
 	[IFLA_QLINK_PEER_REORDERING] = { .type = NLA_U32 },
+	[IFLA_QLINK_PART] = { .type = NLA_U32 },
+	[IFLA_QLINK_NUMBER] = { .type = NLA_U32 },
 };
 
 static int qlink_validate(struct nlattr *tb[], struct nlattr *data[],
@@ -299,6 +301,14 @@ static int qlink_create(struct net *src_net, struct net_device *dev,
 	if (err) {
 		free_netdev(peer);
 		goto unpair;
+	}
+	if (data[IFLA_QLINK_PART] && data[IFLA_QLINK_NUMBER]) {
+		err = qlink_cut_end(end, nla_get_u32(data[IFLA_QLINK_PART]),
+				    nla_get_u32(data[IFLA_QLINK_NUMBER]));
+		if (err) {
+			NL_SET_ERR_MSG(extack, "no such part, or the first window has ended");
+			goto unregister_peer;
+		}
 	}
 	err = rtnl_configure_link(peer, ifinfo, 0, NULL);
 	if (err)

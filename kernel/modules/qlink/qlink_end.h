@@ -70,6 +70,9 @@ struct qlink_end {
 	bool reordering;
 	u64 jitter_ns;
 	struct qlink_stats stats;
+	bool is_cut;			/* the peer is a stub for an end in another part */
+	u32 part;			/* of that end */
+	u32 link_number;		/* the same in all parts */
 	struct inet_ehash_bucket *bucket;	/* socket of the next frame to arrive */
 	struct qlink_route *routes;		/* of frames received here; NULL: none was forwarded */
 	struct qlink_hop local_hop;		/* neighbour of locally generated packets */
@@ -82,6 +85,7 @@ netdev_features_t qlink_features_check(struct sk_buff *skb, struct net_device *d
 				       netdev_features_t features);
 void qlink_set_wire(struct qlink_end *end, struct qlink_wire_params params);
 void qlink_clear_caches(struct qlink_end *end);
+int qlink_cut_end(struct qlink_end *end, u32 part, u32 link_number);
 int qlink_add_end(void);
 void qlink_remove_end(struct qlink_end *end);
 void qlink_clock_init(void);

@@ -37,6 +37,9 @@ enum {
 	IFLA_QLINK_REORDERING,	/* u32, not 0: jitter may reorder frames */
 	IFLA_QLINK_PEER_JITTER,
 	IFLA_QLINK_PEER_REORDERING,
+	/* creation of a cut link only: the other end is a stub, and its node is in another part of the lab */
+	IFLA_QLINK_PART,	/* u32, number of that part */
+	IFLA_QLINK_NUMBER,	/* u32, number of the link, the same in both parts */
 	__IFLA_QLINK_MAX
 };
 
