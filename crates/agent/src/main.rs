@@ -142,11 +142,20 @@ fn mode(name: &str) -> Result<Mode> {
     }
 }
 
+/// Kernel parameter with the part of the lab that this guest runs. Without it, it runs all of the lab, or the node of
+/// `place.json`.
+const PART_VARIABLE: &str = "QBED_PART";
+
 fn run_guest(name: &str) -> Result<i64> {
     let mode = mode(name)?;
     boot::mount_filesystems(files::CELL)?;
     let (plan, place) = read_plan()?;
-    let placement = Placement::new(&plan, place.as_ref());
+    let placement = match std::env::var(PART_VARIABLE) {
+        Ok(part) => {
+            Placement::of_part(&plan, part.parse().with_context(|| format!("{PART_VARIABLE}={part}"))?)?
+        }
+        Err(_) => Placement::new(&plan, place.as_ref()),
+    };
     let gate = load_modules(&plan, &placement)?;
     boot::disable_module_loading()?;
     let programs: usize = plan.nodes.iter().map(|node| node.programs.len()).sum();
@@ -156,7 +165,7 @@ fn run_guest(name: &str) -> Result<i64> {
         mounts.extend(boot::visible_folders()?);
     }
     boot::mount_scratch(&mounts, mode == Mode::Lab)?;
-    if !placement.is_complete() {
+    if !placement.is_complete() && lab::sysctls::has_ipv6() {
         boot::disable_root_ipv6()?;
     }
     if mode == Mode::Lab || !plan.launches.is_empty() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Placement of the plan's nodes: which nodes this agent runs, on which kernel and on which clock. In virtual time one
-//! agent runs all nodes. In containers each agent runs one node, and its links end in stubs for the nodes of other
-//! agents (docs/formats.md §5).
+//! agent runs all nodes, or those of one part of the lab (docs/formats.md §2). In containers each agent runs one node.
+//! Links to nodes of other agents end in stubs.
 
+use crate::failure::{Failure, Result};
 use crate::plan::place::Place;
 use crate::plan::Plan;
 
@@ -12,6 +13,8 @@ pub enum Location {
     Local,
     /// Another agent runs it, on this kernel.
     Remote(Kernel),
+    /// The agent of this part of the lab runs it.
+    InPart(u32),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +45,18 @@ impl Placement {
         Self { locations, local, kernel, dilation: place.map(|place| place.dilation) }
     }
 
+    /// The nodes of a part of the lab are local.
+    pub fn of_part(plan: &Plan, part: u32) -> Result<Self> {
+        let location =
+            |of_node: &u32| if *of_node == part { Location::Local } else { Location::InPart(*of_node) };
+        let locations = plan.parts.iter().map(location).collect::<Vec<_>>();
+        let local: Vec<_> = (0..locations.len()).filter(|node| locations[*node] == Location::Local).collect();
+        if local.is_empty() {
+            return Err(Failure::new(format!("the plan has no part {part}")));
+        }
+        Ok(Self { locations, local, kernel: Kernel::Qbed, dilation: None })
+    }
+
     /// Local nodes, in the plan's order.
     pub fn local_nodes(&self) -> impl Iterator<Item = usize> + '_ {
         self.local.iter().copied()
@@ -58,6 +73,11 @@ impl Placement {
     /// Whether all nodes are local, so that no link leads to another agent.
     pub fn is_complete(&self) -> bool {
         self.local.len() == self.locations.len()
+    }
+
+    /// Whether links lead to other agents through interfaces of the container.
+    pub fn is_container(&self) -> bool {
+        self.on_wall_clock() && !self.is_complete()
     }
 
     /// Links with at least one local end.
@@ -140,6 +160,17 @@ mod tests {
         assert!(!switch.on_host_kernel() && switch.is_local(1) && !switch.is_local(2));
         assert_eq!(switch.location(2), Location::Remote(Kernel::Host));
         assert_eq!(switch.local_links(&plan).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn a_part_has_its_nodes_and_their_links() {
+        let plan = dumbbell(|plan| plan["parts"] = serde_json::json!([0, 0, 1]));
+        let second = Placement::of_part(&plan, 1).unwrap();
+        assert_eq!(second.local_nodes().collect::<Vec<_>>(), [2]);
+        assert_eq!(second.location(1), Location::InPart(0));
+        assert!(!second.is_complete() && !second.is_container() && !second.on_wall_clock());
+        let refusal = Placement::of_part(&plan, 2).unwrap_err().to_string();
+        assert_eq!(refusal, "the plan has no part 2");
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn is_local(plan: &Plan, placement: &Placement, lab: &Lab, kind: &ChangeKind) ->
     match placement.location(node) {
         Location::Local => !placement.on_host_kernel(),
         Location::Remote(Kernel::Host) => lab.interfaces[node].contains_key(interface),
-        Location::Remote(Kernel::Qbed) => false,
+        Location::Remote(Kernel::Qbed) | Location::InPart(_) => false,
     }
 }
 

@@ -55,7 +55,7 @@ impl Lab {
             interfaces.push(builder.build(node, placement.location(node))?);
         }
         namespaces.enter_root()?;
-        if !placement.is_complete() {
+        if placement.is_container() {
             peer_stub::bridge(plan, placement)?;
         }
         Ok(Self { namespaces, interfaces, views: views(plan, placement)?, programs })
@@ -93,8 +93,12 @@ fn create_links(plan: &Plan, placement: &Placement, namespaces: &Namespaces) -> 
     let mut batch = Batch::default();
     for index in placement.local_links(plan) {
         let link = &plan.links[index];
-        let [a, b] = link.ends().map(|end| peer_stub::local_end(placement, index, end));
-        link::request(&mut batch, link, [&a, &b], |node| namespaces.descriptor(node));
+        let cut = peer_stub::cut(plan, placement, index);
+        let mut ends = link.ends();
+        // The peer of a cut link's request is the stub.
+        ends.sort_by_key(|end| cut.is_some() && !placement.is_local(end.node));
+        let [a, b] = ends.map(|end| peer_stub::local_end(placement, index, end));
+        link::request(&mut batch, link, [&a, &b], cut, |node| namespaces.descriptor(node));
     }
     Netlink::open(libc::NETLINK_ROUTE).with_context(|| "rtnetlink".into())?.run(batch)
 }
@@ -122,6 +126,7 @@ impl NodeBuilder<'_> {
                 let stubs = peer_stub::stubs(self.plan, node, &found);
                 self.build_stubs(&netlink, node, kernel, &stubs).map(|()| stubs)
             }
+            Location::InPart(_) => Ok(peer_stub::stubs(self.plan, node, &found)),
         }
     }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Peer stubs: if the peer of a link is a remote node, a stub device in the root namespace is the link's other end. It
-//! is bridged to the container's interface to the remote agent.
+//! Peer stubs: if the peer of a link is a remote node, a stub device in the root namespace is the link's other end. In a
+//! container it is bridged to the interface to the remote agent. In a part of a lab in virtual time, qlink exchanges its
+//! frames with the other part.
 
 use crate::failure::{Context, Failure, Result};
 use crate::lab::Interfaces;
-use crate::netlink::{link, Batch, Netlink};
+use crate::netlink::link::{self, Cut};
+use crate::netlink::{Batch, Netlink};
 use crate::placement::{Kernel, Location, Placement};
 use crate::plan::{End, Plan};
 use crate::subprocess;
@@ -21,7 +23,9 @@ fn stub_name(link: usize) -> String {
 pub fn local_end<'p>(placement: &Placement, link: usize, end: &'p End) -> Cow<'p, End> {
     match placement.location(end.node) {
         Location::Local => Cow::Borrowed(end),
-        Location::Remote(Kernel::Host) => Cow::Owned(End { interface: stub_name(link), ..end.clone() }),
+        Location::Remote(Kernel::Host) | Location::InPart(_) => {
+            Cow::Owned(End { interface: stub_name(link), ..end.clone() })
+        }
         Location::Remote(Kernel::Qbed) => Cow::Owned(End {
             interface: stub_name(link),
             rate_bps: link::RATE_NONE_BPS,
@@ -33,6 +37,14 @@ pub fn local_end<'p>(placement: &Placement, link: usize, end: &'p End) -> Cow<'p
             ..end.clone()
         }),
     }
+}
+
+/// How qlink exchanges the frames of a link with another part; None if both ends are in this part, or in a container.
+pub fn cut(plan: &Plan, placement: &Placement, link: usize) -> Option<Cut> {
+    plan.links[link].ends().into_iter().find_map(|end| match placement.location(end.node) {
+        Location::InPart(part) => Some(Cut { part, link: link as u32 }),
+        Location::Local | Location::Remote(_) => None,
+    })
 }
 
 /// Stubs of a remote node, by the plan's interface names. `root` has the interfaces of the root namespace.

@@ -30,7 +30,7 @@ pub fn create(plan: &Plan, placement: &Placement, namespaces: &Namespaces) -> Re
             let [interface, peer] = [port.interface.clone(), port.peer()];
             let name = format!("port {} of {}", port.port, plan.nodes[node].name);
             let link = Link { name, mtu: largest[node], a: end(node, interface, 0), b: end(node, peer, 1) };
-            link::request(&mut batch, &link, link.ends(), |node| namespaces.descriptor(node));
+            link::request(&mut batch, &link, link.ends(), None, |node| namespaces.descriptor(node));
         }
     }
     Netlink::open(libc::NETLINK_ROUTE).with_context(|| "rtnetlink".into())?.run(batch)

@@ -18,6 +18,8 @@ mod qlink {
     pub const PEER_OFFSET: u16 = 4;
     pub const JITTER: u16 = 14;
     pub const REORDERING: u16 = 15;
+    pub const PART: u16 = 18;
+    pub const NUMBER: u16 = 19;
     /// Added to JITTER or REORDERING: the peer's attribute.
     pub const PEER_JITTER_OFFSET: u16 = 2;
 }
@@ -36,8 +38,22 @@ pub const IFINFO: [u8; 16] = [0; 16];
 /// QLINK_RATE_NONE: frames are delivered immediately.
 pub const RATE_NONE_BPS: u64 = u64::MAX;
 
-/// Requests a link with two ends. `descriptor` returns the namespace of a node.
-pub fn request(batch: &mut Batch, link: &Link, [a, b]: [&End; 2], descriptor: impl Fn(usize) -> RawFd) {
+/// A cut link: the part of its other end, and its number, which is the same in both parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    pub part: u32,
+    pub link: u32,
+}
+
+/// Requests a link with two ends; the second one of a cut link is the stub. `descriptor` returns the namespace of a
+/// node.
+pub fn request(
+    batch: &mut Batch,
+    link: &Link,
+    [a, b]: [&End; 2],
+    cut: Option<Cut>,
+    descriptor: impl Fn(usize) -> RawFd,
+) {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     batch.request(libc::RTM_NEWLINK, flags, &IFINFO, format!("link {}", link.name));
     identity(batch, link, a, &descriptor);
@@ -50,6 +66,9 @@ pub fn request(batch: &mut Batch, link: &Link, [a, b]: [&End; 2], descriptor: im
     batch.end(peer);
     transmitter(batch, a, 0, 0);
     transmitter(batch, b, qlink::PEER_OFFSET, qlink::PEER_JITTER_OFFSET);
+    if let Some(cut) = cut {
+        batch.u32(qlink::PART, cut.part).u32(qlink::NUMBER, cut.link);
+    }
     batch.end(data).end(info);
 }
 

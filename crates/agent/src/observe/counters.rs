@@ -98,7 +98,14 @@ struct NodeCounters {
 
 pub fn write(world: &World<'_>) -> Result<()> {
     let mut text = vec![0; 64 * 1024];
-    let nodes = (0..world.plan.nodes.len()).map(|node| read(world, node, &mut text));
+    let mut stubs = None;
+    let nodes = (0..world.plan.nodes.len()).map(|node| {
+        if world.placement.is_local(node) {
+            read(world, node, &mut text)
+        } else {
+            read_stubs(world, node, &mut stubs)
+        }
+    });
     let mut nodes = nodes.collect::<Result<Vec<_>>>()?;
     let mut counters = arrange(world.plan, &world.lab.interfaces, &mut nodes, world.now_since_epoch());
     let mut budget = Budget::default();
@@ -147,28 +154,46 @@ fn arrange(
     Counters { time_ns, links, queues, nodes, switches: BTreeMap::new() }
 }
 
-fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters> {
-    if world.lab.interfaces[node].is_empty() {
-        return Ok(NodeCounters { ends: HashMap::new(), queues: HashMap::new(), mib: Mib::new() });
-    }
-    world.lab.namespaces.enter(node)?;
-    let context = || format!("node {}: its counters", world.lab.namespaces.name(node));
-    let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(context)?;
+/// Link ends and queues of a namespace, by interface.
+type Devices = (ByInterface<EndCounters>, ByInterface<QueueCounters>);
+
+/// Reads the link ends and queues of the thread's namespace.
+fn read_devices() -> io::Result<Devices> {
+    let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
     let mut ends = HashMap::new();
     let mut query = Batch::default();
     query.request(libc::RTM_GETLINK, libc::NLM_F_DUMP, &IFINFO, "links");
-    netlink
-        .dump(query, |_, message| {
-            if let (Some(index), Some(attributes)) = (u32_at(message, 4), message.get(IFINFO.len()..)) {
-                ends.insert(index, end_counters(attributes));
-            }
-        })
-        .with_context(context)?;
-    let queues = root_qdiscs(&netlink).with_context(context)?;
-    let mut mib = Mib::new();
-    if !world.placement.is_local(node) {
-        return Ok(NodeCounters { ends, queues, mib });
+    netlink.dump(query, |_, message| {
+        if let (Some(index), Some(attributes)) = (u32_at(message, 4), message.get(IFINFO.len()..)) {
+            ends.insert(index, end_counters(attributes));
+        }
+    })?;
+    Ok((ends, root_qdiscs(&netlink)?))
+}
+
+/// Counters of a remote node's stubs. `stubs`: those of all nodes, read once.
+fn read_stubs(world: &World<'_>, node: usize, stubs: &mut Option<Devices>) -> Result<NodeCounters> {
+    let mut counters = NodeCounters { ends: HashMap::new(), queues: HashMap::new(), mib: Mib::new() };
+    if world.lab.interfaces[node].is_empty() {
+        return Ok(counters);
     }
+    if stubs.is_none() {
+        world.lab.namespaces.enter_root()?;
+        *stubs = Some(read_devices().with_context(|| "the counters of stubs".into())?);
+    }
+    let (ends, queues) = stubs.as_mut().expect("they have been read");
+    for index in world.lab.interfaces[node].values() {
+        counters.ends.extend(ends.remove(index).map(|end| (*index, end)));
+        counters.queues.extend(queues.remove(index).map(|queue| (*index, queue)));
+    }
+    Ok(counters)
+}
+
+fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters> {
+    world.lab.namespaces.enter(node)?;
+    let context = || format!("node {}: its counters", world.lab.namespaces.name(node));
+    let (ends, queues) = read_devices().with_context(context)?;
+    let mut mib = Mib::new();
     let mut file = |name: &str, parse: fn(&str, &mut Mib)| {
         let length = read_proc_file(&format!("/proc/thread-self/net/{name}"), text).with_context(context)?;
         parse(&String::from_utf8_lossy(&text[..length]), &mut mib);

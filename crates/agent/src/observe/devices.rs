@@ -27,7 +27,7 @@ pub struct Device {
 pub struct Devices {
     /// The reports, by number.
     reports: Topic,
-    /// A socket of the root namespace. None: all links are local.
+    /// A socket of the root namespace. None: this is no container.
     netlink: Option<Netlink>,
     /// (device, interface of the container).
     names: Vec<(String, String)>,
@@ -39,7 +39,7 @@ impl Devices {
         let reports = world.topic(Part::Devices);
         let (plan, placement) = (world.plan, world.placement);
         let is_guest = !placement.on_host_kernel();
-        if placement.is_complete() {
+        if !placement.is_container() {
             return Ok(Self { reports, netlink: None, names: Vec::new(), is_guest });
         }
         world.lab.namespaces.enter_root()?;

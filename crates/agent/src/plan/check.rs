@@ -64,6 +64,7 @@ pub fn check(plan: &Plan) -> Result<()> {
     check_events(plan)?;
     check_changes(plan)?;
     check_windows(plan)?;
+    check_parts(plan)?;
     check_launches(plan)?;
     for (index, workload) in plan.workloads.iter().enumerate() {
         require(workload.id as usize == index, || {
@@ -220,6 +221,12 @@ fn check_changes(plan: &Plan) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn check_parts(plan: &Plan) -> Result<()> {
+    require(plan.parts.is_empty() || plan.parts.len() == plan.nodes.len(), || {
+        format!("parts: expected one number for each of {} nodes, not {}", plan.nodes.len(), plan.parts.len())
+    })
 }
 
 fn check_windows(plan: &Plan) -> Result<()> {

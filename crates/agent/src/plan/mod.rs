@@ -66,6 +66,9 @@ pub struct Plan {
     /// The programs of the nodes' pipelines.
     #[serde(default)]
     pub p4: Vec<P4Program>,
+    /// The part of the lab that each node belongs to. Empty: the lab is not divided.
+    #[serde(default)]
+    pub parts: Vec<u32>,
 }
 
 /// Limit on all times of a plan, about two years: sums of a few of them do not overflow.
