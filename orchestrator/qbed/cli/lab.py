@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qbed.base import terminal
+from qbed.base.errors import LabError
 from qbed.cli.run import Trust, parse_settings
 from qbed.lab.library import find
 
 if TYPE_CHECKING:
     from qbed.network.resolve import ResolvedLab
+    from qbed.plan.model import Plan
 
 LabPath = Annotated[
     Path, typer.Argument(metavar="LAB", help="A lab's folder, its lab.yml, or a name of `qbed labs`.", callback=find)
@@ -50,6 +52,7 @@ def inspect_command(
     profile: Annotated[
         str | None, typer.Option(help="Only the parameters in effect in the cells of a profile of its campaign.")
     ] = None,
+    parts: Annotated[bool, typer.Option("--parts", help="Only the parts of a divided lab.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     trust: Trust = False,
 ) -> None:
@@ -63,6 +66,8 @@ def inspect_command(
         return _inspect_profile(lab, profile, sets, seed, as_json=as_json)
     loaded = load(lab, sets)
     plan = compile_lab(loaded, seed)
+    if parts:
+        return _inspect_parts(plan, as_json=as_json)
     changes = _changed_links(of_folder(lab) if lab.is_dir() else lab)
     if as_json:
         terminal.write_stdout(json.dumps(summary(plan) | ({"changes": changes} if changes else {}), indent=1) + "\n")
@@ -75,6 +80,20 @@ def inspect_command(
     screen.print(rich_table(collected.table()))
     for change in changes:
         terminal.print_line("changed by `qbed set` in {lab}: {change}".format(**change))
+
+
+def _inspect_parts(plan: Plan, *, as_json: bool) -> None:
+    from qbed.report import show_parts
+
+    if not plan.parts:
+        raise LabError([f"the lab {plan.lab} is not divided; expected `parts: 2` or `--set parts=2`"])
+    found = show_parts.summary(plan)
+    if as_json:
+        terminal.write_stdout(json.dumps(found, indent=1) + "\n")
+        return
+    terminal.console().print(show_parts.table(plan))
+    for warning in found["warnings"]:
+        terminal.print_line(f"warning: {warning}")
 
 
 def _changed_links(file: Path) -> list[dict[str, object]]:

@@ -256,6 +256,10 @@ class Lab(Strict):
     """Parameters of the congestion controls in `congestion/`, equal for all hosts: `{dctcp1: {gain_shift: 5}}`
     ([Congestion controls](#congestion-controls) lists them). The name is that of the folder.
     """
+    parts: int = Field(default=1, ge=1, le=64)
+    """Number of parts that the lab is divided into, each a kernel on a core of its own. Results depend on it, but not
+    on the number of cores ([running.md](running.md#large-labs)). In containers it has no effect.
+    """
     kernel: KernelChoice | None = None
     """Kernel of the lab in virtual time: a series (`6.12`, `7.2`), a folder of patches on top of qbed's
     (`./my-patches`), or a source tree of Linux (`./my-tree`); [running.md](running.md#kernels) describes them. The

@@ -29,6 +29,7 @@ from qbed.plan import queue as q
 from qbed.plan import workload as w
 from qbed.plan.demand import MAX_COPIED, Demand, queued_bytes
 from qbed.plan.frr.systems import systems
+from qbed.plan.parts import IndivisibleError, divide, least_delays_ns
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.plan.workloads import compile_workloads
 from qbed.schemes.congestion import declaration_of
@@ -81,7 +82,7 @@ class _Compiler:
             seed=self.seed,
             epoch_ns=epoch_ns,
             duration_ns=self.lab.duration,
-            memory_bytes=self.lab.memory or demand.memory_bytes,
+            memory_bytes=self.lab.memory or demand.memory_of_part(self.lab.parts),
             kernel=self.resolved.kernel.name if self.resolved.kernel else None,
             kernel_folder=str(self.resolved.kernel.folder or "") if self.resolved.kernel else "",
             modules=self.modules(workloads),
@@ -103,6 +104,7 @@ class _Compiler:
             sojourn=self.lab.observe.sojourn,
             windows=self.windows(),
             p4=p4_switch.programs(self.resolved.programs, self.resolved.engines),
+            parts=self.parts(links, changes),
         )
 
     # --- links and queues --------------------------------------------------------------------------------------
@@ -224,6 +226,16 @@ class _Compiler:
                 planned.node = p.NodeChange(node=self.resolved.index[change.host], congestion_control=change.tcp)
             found.append(planned)
         return found
+
+    def parts(self, links: list[p.Link], changes: list[p.Change]) -> list[int]:
+        """The part of each node; empty if the lab is not divided."""
+        if self.lab.parts == 1:
+            return []
+        try:
+            return divide(self.routing.is_host, links, least_delays_ns(links, changes), self.lab.parts)
+        except IndivisibleError as error:
+            text = f"expected {error.units} at most: the ends of a link without delay are in the same part"
+            raise LabError([self.resolved.source.message(("parts",), text)]) from error
 
     def windows(self) -> list[p.Window]:
         end = self.lab.duration

@@ -29,6 +29,7 @@ MAX_COPIED = 128 * _MIB
 """More payload than that, waiting in senders at once, is not copied there: it would keep everything else out of the
 machine's caches, and its host would have to clear as much memory first.
 """
+_UNEQUAL = 2  # a part may have twice its share
 _LARGEST_SOCKET_BUFFER = 1 << 30  # TCP's window has at most 30 bits
 _MAX_PAIRS = 4096
 
@@ -151,7 +152,17 @@ class Demand:
             + sockets
             + int((_OVERSHOOT * in_flight + min(buffers, 256 * _MIB)) * _TRUESIZE)
         )
-        return -(-total // (16 * _MIB)) * 16 * _MIB
+        return _round_up(total)
+
+    def memory_of_part(self, parts: int) -> int:
+        """Memory of the kernel of each of several parts, which may have unequal loads."""
+        if parts == 1:
+            return self.memory_bytes
+        return min(self.memory_bytes, _round_up(_BASE + _UNEQUAL * self.memory_bytes // parts))
+
+
+def _round_up(size: int) -> int:
+    return -(-size // (16 * _MIB)) * 16 * _MIB
 
 
 def queued_bytes(workloads: Iterable[p.Workload]) -> int:

@@ -271,7 +271,7 @@ class Plan(Part):
     duration_ns: int
     """Duration after the epoch."""
     memory_bytes: int
-    """Memory of the guest."""
+    """Memory of the guest, or of the guest of each part."""
     kernel: str | None = None
     """The guest's kernel: a series, or `SERIES+HASH` of the user's patches or source tree. The default is that of the
     set-up.
@@ -312,6 +312,8 @@ class Plan(Part):
     """Time spans with their own sums."""
     p4: list[P4Program] = []
     """Programs of the nodes' pipelines."""
+    parts: list[int] = []
+    """The part of the lab that each node belongs to. Empty: the lab is not divided."""
 
     def dumps(self) -> str:
         """Canonical JSON. It is made part by part: the objects of a large plan take several times the text's memory."""

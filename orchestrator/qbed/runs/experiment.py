@@ -200,7 +200,7 @@ def prepare(
     dilation = _dilation(on, options.dilation, lab, matrix, out)
     identity["substrate"] = {"name": on.name, "dilation": dilation}
     work = (out.resolve(), options.limits, options.keep, on.name, dilation, options.store)
-    task = Task(*work, lab=lab.resolve(), matrix=matrix)
+    task = Task(*work, lab=lab.resolve(), matrix=matrix, parts=checked.parts)
     return Experiment(
         campaign,
         profile,

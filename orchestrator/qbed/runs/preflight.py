@@ -41,13 +41,14 @@ _TABLE_OF = {"fct": "flows", "slowdown": "flows", "cdf": "queues"}
 
 @dataclass
 class PreflightResult:
-    """The lab's name, a hash of the compiled plans, their inputs on the substrate, the parameters in effect, and
-    warnings for the user.
+    """The lab's name, a hash of the compiled plans, their inputs on the substrate, the most parts of one of them, the
+    parameters in effect, and warnings for the user.
     """
 
     name: str = ""
     plans: str = ""
     inputs: dict[str, str] = field(default_factory=dict)
+    parts: int = 1
     parameters: ParameterTable = field(default_factory=ParameterTable)
     warnings: list[str] = field(default_factory=list)
 
@@ -71,6 +72,7 @@ def run_preflight(
 
     def sample(loaded: ResolvedLab, plan: Plan, text: str) -> None:
         found.name = plan.lab
+        found.parts = max(found.parts, loaded.lab.parts)
         digest.update(text.encode())
         ports.update(dict.fromkeys(port_names(plan)))
         texts = dict.fromkeys(loaded.warnings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker processes of the runner: each is pinned to one core and runs cells in sequence, with their guests."""
+"""Worker processes of the runner: each runs cells in sequence, with their guests, on the cores that it is pinned to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -64,6 +64,8 @@ class Task(CellWork):
 
     lab: Path
     matrix: Matrix
+    parts: int = 1
+    """The number of parts of the cell that has most."""
 
     def describe(self, number: int) -> Row:
         return describe(self.matrix.cell(number), self)
@@ -93,7 +95,7 @@ class Outcome:
     stored: bool = False
 
 
-def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
+def serve(pipe: Connection, task: Task, cores: Collection[int], parent: int) -> None:
     """Run the cells by their numbers from the pipe until it closes; send fractions and an `Outcome` each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -101,7 +103,7 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
     if not end_with_parent(parent, signal.SIGKILL):
         return
     if substrate(task.on).cells_at_once is None:  # elsewhere a cell has more than a core
-        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, cores)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     worker = Worker(task)

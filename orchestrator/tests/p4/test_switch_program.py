@@ -28,8 +28,8 @@ from qbed.plan.queue import KernelQdisc
 from qbed.report.show_plan import summary
 from qbed.schemes.declaration import registry
 from qbed.substrates.containers.folder import topology
-from qbed.substrates.containers.gather import merged_counters
 from qbed.substrates.containers.placement import Machine, place
+from qbed.substrates.merge import merged_counters
 from qbed.substrates.toolchain import find_toolchain, toolchain_in
 from qbed.substrates.virtual.provision import missing_parts
 
@@ -279,7 +279,7 @@ def test_counters_of_switches_are_gathered_from_the_nodes_that_are_them() -> Non
     ]
     for name in ("s1", "s2"):
         parts[plan.node_index(name)]["switches"] = {name: {"shell": {"received": len(name)}}}
-    merged = merged_counters(plan, [*parts[:-1], {}], ())  # the last node has left none
+    merged = merged_counters(plan, [*parts[:-1], {}], range(len(parts)))  # the last node has left none
     assert set(merged["switches"]) == {node.name for node in plan.nodes[:-1] if node.pipeline}
 
 

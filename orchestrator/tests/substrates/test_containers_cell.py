@@ -29,9 +29,10 @@ from qbed.substrates.containers import cell, containerlab
 from qbed.substrates.containers.cell import cell_name
 from qbed.substrates.containers.engine import EngineError
 from qbed.substrates.containers.folder import NODES
-from qbed.substrates.containers.gather import gather, merged_flows
+from qbed.substrates.containers.gather import gather
 from qbed.substrates.containers.labs import read_record, records
 from qbed.substrates.containers.placement import Placement
+from qbed.substrates.merge import merged_flows
 from qbed.substrates.sessions import state_folder
 from qbed.telemetry.exchanges import DTYPE, EXCHANGES
 from qbed.telemetry.exchanges import NEVER as UNENDED
@@ -112,7 +113,7 @@ def test_a_flows_two_records_become_one(tmp_path: Path) -> None:
     for node, part in enumerate(parts):
         part.mkdir()
         (part / "flows.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows.get(node, [])))
-    first, other = merged_flows(plan, parts)
+    first, other = merged_flows(plan, parts, range(len(parts)))
     assert (first["status"], first["end_ns"], first["received_bytes"], first["segments_received"]) == (
         "complete",
         5,

@@ -27,14 +27,14 @@ STOP_S = 15.0
 class _Process:
     """One worker process, from the runner's side."""
 
-    def __init__(self, task: Task, core: int) -> None:
+    def __init__(self, task: Task, cores: tuple[int, ...]) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe: Connection
         self.pipe, child_end = context.Pipe()
         self.process: BaseProcess = context.Process(
-            target=serve, args=(child_end, task, core, os.getpid()), name=f"qbed-worker-{core}"
+            target=serve, args=(child_end, task, cores, os.getpid()), name=f"qbed-worker-{cores[0]}"
         )
-        self.core = core
+        self.cores = cores
         self.cell: int | None = None
         self.fraction = 0.0
         self.process.start()
@@ -58,7 +58,9 @@ class _Process:
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """An `Executor`: a worker process for each of these cores, a cell at a time."""
+    """An `Executor`: a worker process for each of these cores, a cell at a time. Where cells have several parts, a
+    worker has as many of this machine's cores, and there are fewer workers.
+    """
 
     cores: list[int]
 
@@ -67,9 +69,9 @@ class LocalExecutor:
         workers: list[_Process] = []
         with interruptible():
             try:
-                for core, number in zip(self.cores, todo, strict=False):
+                for cores, number in zip(groups(self.cores, task.parts), todo, strict=False):
                     with _uninterrupted():
-                        workers.append(_Process(task, core))
+                        workers.append(_Process(task, cores))
                     workers[-1].assign(number)
                 while any(worker.cell is not None for worker in workers):
                     for outcome in _next(workers, task, todo):
@@ -77,6 +79,15 @@ class LocalExecutor:
                     log.progress(sum(worker.fraction for worker in workers if worker.cell is not None))
             finally:
                 _stop_all(workers)
+
+
+def groups(cores: list[int], parts: int) -> list[tuple[int, ...]]:
+    """The cores of each worker, if a cell needs a core for each of so many parts."""
+    if parts == 1:
+        return [(core,) for core in cores]
+    allowed = sorted(os.sched_getaffinity(0))
+    count = min(len(cores), max(1, len(allowed) // parts))
+    return [tuple(allowed[first : first + parts]) for first in range(0, count * parts, parts)]
 
 
 def _next(workers: list[_Process], task: Task, todo: Iterator[int]) -> list[Outcome]:
@@ -93,7 +104,7 @@ def _next(workers: list[_Process], task: Task, todo: Iterator[int]) -> list[Outc
             worker.join()
             message = _died(worker, task, cell)
             with _uninterrupted():
-                workers[workers.index(worker)] = worker = _Process(task, worker.core)
+                workers[workers.index(worker)] = worker = _Process(task, worker.cores)
         if isinstance(message, float):
             worker.fraction = message
             continue

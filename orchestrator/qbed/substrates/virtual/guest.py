@@ -16,8 +16,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -37,11 +39,30 @@ MANY_NODES = 100
 """Below this number of nodes a guest always has IPv6: disabling it changes the kernel's random numbers."""
 
 
-def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd: int, confine_fd: int) -> list[str]:
+@dataclass(frozen=True)
+class PartOfLab:
+    """The part of a divided lab that a guest runs, and the memory that it shares with the others, as a descriptor."""
+
+    number: int
+    memory_fd: int
+
+    def seed(self, of_lab: int) -> int:
+        """The seed of the guest's random numbers."""
+        return zlib.crc32(f"{of_lab} {self.number}".encode())
+
+
+def command_line(
+    kernel: Path,
+    plan: Plan,
+    mode: Literal["cell", "lab"],
+    gate_fd: int,
+    confine_fd: int,
+    part: PartOfLab | None = None,
+) -> list[str]:
     """The guest's command line: a function of the plan, but for the kernel's path, which the guest does not see."""
     arguments = guest_arguments(
-        memory_bytes=plan.memory_bytes,
-        seed=plan.seed,
+        memory_bytes=guest_memory(plan, part),
+        seed=plan.seed if part is None else part.seed(plan.seed),
         agent=f"/proc/self/cwd/{TOOLS}/qbed-agent",
         modules=f"/mnt/{TOOLS}/modules",
         gate_fd=gate_fd,
@@ -49,7 +70,13 @@ def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd
     )
     has_ipv6 = mode == "lab" or len(plan.nodes) < MANY_NODES or may_use_ipv6(plan)
     without = [] if has_ipv6 else ["ipv6.disable=1"]
-    return [str(kernel), *arguments, *without, "--", mode]
+    shared = [] if part is None else [f"parts={part.memory_fd}:{part.number}", f"QBED_PART={part.number}"]
+    return [str(kernel), *arguments, *without, *shared, "--", mode]
+
+
+def guest_memory(plan: Plan, part: PartOfLab | None) -> int:
+    """Memory of a guest that runs a part, or all of the lab."""
+    return plan.memory_bytes * (max(plan.parts) + 1 if plan.parts and part is None else 1)
 
 
 def may_use_ipv6(plan: Plan) -> bool:
@@ -90,6 +117,11 @@ class Guest:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """Readable if there is a message, or if the guest has ended."""
+        return self.gate.fileno(), self._pidfd
+
     def wait(self, timeout_s: float) -> list[Row] | None:
         """The gate's next messages; an empty list at the timeout; None if the guest has ended."""
         ready, _, _ = select.select([self.gate.fileno(), self._pidfd], [], [], max(0.0, timeout_s))
@@ -117,15 +149,16 @@ class Guest:
 
 
 @contextmanager
-def _child_settings() -> Iterator[None]:
-    """Set the calling thread's affinity and personality, which the guest inherits.
+def _child_settings(part: PartOfLab | None) -> Iterator[None]:
+    """Set the calling thread's affinity and personality, which the guest inherits. Parts of a lab get different cores.
 
     The guest's kernel and processes switch to each other constantly, which is ten times slower on two cores. Without
     ADDR_NO_RANDOMIZE, User-Mode Linux would execute itself a second time.
     """
     cores, persona = sorted(os.sched_getaffinity(0)), _LIBC.personality(_GET_PERSONALITY)
     try:
-        os.sched_setaffinity(0, {cores[next(_STARTED) % len(cores)]})
+        number = next(_STARTED) if part is None else part.number
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
         _LIBC.personality(persona | _ADDR_NO_RANDOMIZE)
         yield
     finally:
@@ -138,15 +171,21 @@ def _child_settings() -> Iterator[None]:
 
 @contextmanager
 def boot(
-    toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "lab"], seen: Sequence[Path] = ()
+    toolchain: Toolchain,
+    folder: Path,
+    plan: Plan,
+    mode: Literal["cell", "lab"],
+    seen: Sequence[Path] = (),
+    part: PartOfLab | None = None,
 ) -> Iterator[Guest]:
     """Start a guest in `folder`, on one of the calling thread's cores. End it and clean up on exit.
 
     `seen`: folders of the machine that it may read, besides programs.
     """
-    place = memory_folder(plan.memory_bytes)
+    needed = guest_memory(plan, part)
+    place = memory_folder(needed)
     if place is None:
-        size = f"{plan.memory_bytes >> 20} MB"
+        size = f"{needed >> 20} MB"
         raise CellError(
             f"no place for the guest's memory: /dev/shm, /tmp and /var/tmp have no {size} free or are mounted noexec"
         )
@@ -158,16 +197,16 @@ def boot(
         with (
             (folder / "console.log").open("wb") as console,
             ruleset(folder, readable_paths(toolchain, plan, mode, seen)) as rules,
-            _child_settings(),
+            _child_settings(part),
         ):
             process = subprocess.Popen(
-                command_line(toolchain.kernel, plan, mode, gate_fd, rules),
+                command_line(toolchain.kernel, plan, mode, gate_fd, rules, part),
                 cwd=folder,
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR": str(place)},
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
-                pass_fds=(gate_fd, rules),
+                pass_fds=(gate_fd, rules, *([] if part is None else [part.memory_fd])),
                 start_new_session=True,
             )
     except OSError as error:

@@ -40,6 +40,7 @@ from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.user_modules import TC, tc_plugins
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.confinement import SYSTEM
+from qbed.substrates.virtual.divided import OUT, PARTS, part_folder
 from qbed.substrates.virtual.provision import TC_PATH, shared_folders
 
 SOCKET, LOCK, LOG, CELL = "keeper.sock", "keeper.lock", "keeper.log", "cell"
@@ -52,7 +53,15 @@ EPOCH_US = "QBED_EPOCH_US"
 def samples(folder: Path, plan: Plan) -> Samples:
     """The samples of the guest in `folder`."""
     clock = {"event": "clock", "lab": plan.lab, "unit": "ns since the lab's epoch", "substrate": NAME}
-    return Samples(clock | {"dilation": 1, "error_ns": 0}, [folder / "out"])
+    return Samples(clock | {"dilation": 1, "error_ns": 0}, sample_folders(folder, plan))
+
+
+def sample_folders(folder: Path, plan: Plan) -> list[Path]:
+    """The folders with samples: that of the only guest, or those of all parts while they run."""
+    merged, parts = folder / OUT, folder / PARTS
+    if (merged / "done.json").exists() or not parts.exists():
+        return [merged]
+    return [part_folder(folder, part) / OUT for part in range(max(plan.parts) + 1)]
 
 
 @dataclass(frozen=True)

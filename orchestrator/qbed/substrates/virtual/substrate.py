@@ -11,11 +11,12 @@ from pathlib import Path
 from qbed.base import terminal
 from qbed.network.kernels import LabKernel
 from qbed.plan.model import Plan
-from qbed.substrates import Clock, Deployment, Finding, Limits, MissingPart, Samples, UpReport
+from qbed.substrates import Cell, Clock, Deployment, Finding, Limits, MissingPart, Samples, UpReport
 from qbed.substrates.kernels import build_kernel, toolchain_of
 from qbed.substrates.toolchain import Toolchain, ToolchainError, find_toolchain
 from qbed.substrates.virtual import NAME, checks, provision, session
 from qbed.substrates.virtual.cell import VirtualCell
+from qbed.substrates.virtual.divided import DividedCell
 from qbed.substrates.virtual.inputs import VirtualInputs
 
 
@@ -41,8 +42,9 @@ class VirtualSubstrate:
     def _tools_for(self, plan: Plan) -> Toolchain:
         return self._tools if plan.kernel is None else self._tools_of(plan.kernel)
 
-    def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> VirtualCell:
-        return VirtualCell(self._tools_for(plan), folder, plan)
+    def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Cell:
+        kind = DividedCell if plan.parts else VirtualCell
+        return kind(self._tools_for(plan), folder, plan)
 
     @cached_property
     def inputs(self) -> VirtualInputs:
@@ -54,7 +56,8 @@ class VirtualSubstrate:
     def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> UpReport:
         _build_kernel(plan)
         session.start(plan, file, limits)
-        return UpReport()
+        note = "the lab's parts are for runs; a lab that is up has one kernel"
+        return UpReport([note] if plan.parts else [])
 
     def deployments(self) -> list[Deployment]:
         return [*session.sessions()]
