@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -65,6 +66,10 @@ figures:
 """
 
 
+_outputs = tempfile.TemporaryDirectory(prefix="qbed-fake-linux-")
+"""Outputs of cells, shared by the tests of this process (`fake_linux.py`)."""
+
+
 def write_lab(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lab.yml").write_text(lab)
@@ -82,7 +87,7 @@ def fake_toolchain(folder: Path, **behaviour: str) -> Path:
     kernel = folder / "linux"
     script = Path(__file__).parent / "fake_linux.py"
     # Like the real kernel, it ends with its parent process.
-    kernel.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL {sys.executable} {script} "$@"\n')
+    kernel.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL {sys.executable} {script} {_outputs.name} "$@"\n')
     kernel.chmod(0o755)
     return write_manifest(folder, kernel_version="fake")
 

@@ -47,12 +47,9 @@ def overloaded_links(on: Substrate, plan: Plan, dilation: int, measure: Measure 
     """A warning about links that are faster than this machine's forwarding rate at this dilation."""
     rates = _rates(plan)
     fastest_bps = max(rates.values(), default=0)
-    if on.clock == "virtual" or fastest_bps <= SLOW_BPS * dilation:
-        return
-    try:
-        limit_bps = forwarding_bps(on, measure or _measure)
-    except QbedError as error:
-        yield NOT_MEASURED.format(error)
+    limit_bps, warnings = _limit_bps(on, fastest_bps, dilation, measure)
+    if limit_bps is None:
+        yield from warnings
         return
     links = [name for name, rate_bps in rates.items() if rate_bps > limit_bps * dilation]
     if not links:
@@ -73,12 +70,11 @@ def capped_rates(
     Rates in the trace of an event are not capped.
     """
     rates = _rates(plan)
-    if max(rates.values(), default=0) <= SLOW_BPS:
-        return {}, []
-    try:
-        limit_bps = _round_down(forwarding_bps(on, measure or _measure))
-    except QbedError as error:
-        return {}, [NOT_MEASURED.format(error)]
+    fastest_bps = max(rates.values(), default=0)
+    exact_bps, warnings = _limit_bps(on, fastest_bps, 1, measure)
+    if exact_bps is None:
+        return {}, warnings
+    limit_bps = _round_down(exact_bps)
     capped: dict[str, object] = {}
     for path, given in _given_rates(lab):
         if max(given) > limit_bps:
@@ -88,10 +84,20 @@ def capped_rates(
         return {}, list(overloaded_links(on, plan, 1, measure))
     fast = [name for name, rate_bps in rates.items() if rate_bps > limit_bps]
     warning = (
-        f"{_named(fast)} (up to {format_rate(max(rates.values()))}) got {format_rate(limit_bps)}, which this machine"
+        f"{_named(fast)} (up to {format_rate(fastest_bps)}) got {format_rate(limit_bps)}, which this machine"
         " forwards through a switch in real time; `--dilate auto` keeps the rates and slows the lab's clock"
     )
     return capped, [warning]
+
+
+def _limit_bps(on: Substrate, fastest_bps: int, dilation: int, measure: Measure | None) -> tuple[int | None, list[str]]:
+    """The rate that this machine forwards, if the fastest link may be faster; or a warning that it is unknown."""
+    if on.clock == "virtual" or fastest_bps <= SLOW_BPS * dilation:
+        return None, []
+    try:
+        return forwarding_bps(on, measure or _measure), []
+    except QbedError as error:
+        return None, [NOT_MEASURED.format(error)]
 
 
 def _given_rates(lab: ResolvedLab) -> Iterator[tuple[FieldPath, Sequence[int]]]:

@@ -78,10 +78,10 @@ api = APIRouter(prefix="/api", responses=_ERROR_RESPONSES)
 class Service:
     """The state of the service that the routes use."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, jobs: Jobs) -> None:
         folder = settings.folder
         self.settings = settings
-        self.jobs = Jobs(folder)
+        self.jobs = jobs
         self.runner = JobRunner(self.jobs, settings)
         self.uploads = Uploads(folder, settings.uploads)
         self.labs = Labs(folder, settings)
@@ -414,12 +414,15 @@ async def _refused(_: Request, error: Exception) -> Response:
     return JSONResponse({"errors": [str(error.detail)]}, error.status_code, error.headers)
 
 
-def make_app(settings: Settings) -> FastAPI:
-    """The application with its guard."""
+def make_app(settings: Settings, jobs: Jobs | None = None) -> FastAPI:
+    """The application with its guard.
+
+    Unless `jobs` are given, its start opens the jobs of the folder. Its end closes them.
+    """
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        service = app.state.service = Service(settings)
+        service = app.state.service = Service(settings, jobs or Jobs(settings.folder))
         working = asyncio.create_task(service.runner.work())
         try:
             yield

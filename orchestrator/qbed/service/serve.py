@@ -12,7 +12,8 @@ from types import FrameType
 import uvicorn
 
 from qbed.service.app import make_app
-from qbed.service.job_table import Recovery, open_table, recover
+from qbed.service.job_table import Recovery, recover
+from qbed.service.jobs import Jobs
 from qbed.service.settings import Settings, SettingsError
 
 GRACE_S = 3
@@ -49,8 +50,8 @@ def serve(
     with _exclusive_lock(settings):
         if recovering is not None:
             recovering(recover(settings.folder))
-        open_table(settings.folder).close()  # an error in the application's start would be a traceback
-        app = make_app(settings)
+        # Jobs are opened here, since an error in the application's start would be a traceback.
+        app = make_app(settings, Jobs(settings.folder))
         config = uvicorn.Config(
             app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
             proxy_headers=False, timeout_graceful_shutdown=GRACE_S, limit_concurrency=MAX_CONNECTIONS, lifespan="on",
