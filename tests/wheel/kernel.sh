@@ -9,7 +9,7 @@ fail() { echo "wheel: $*" >&2; exit 1; }
 for program in cargo rustc; do ! command -v $program >/dev/null || fail "there is $program"; done
 cd "$HOME"
 python3 -m venv venv
-venv/bin/pip install --quiet --disable-pip-version-check "$WORK"/qbed-*.whl
+venv/bin/pip install --quiet --no-compile --disable-pip-version-check "$WORK"/qbed-*.whl
 PATH=$HOME/venv/bin:$PATH
 
 # A lab with a P4 switch, whose module contains an object of Rust, and with a congestion control that the patch changes.
