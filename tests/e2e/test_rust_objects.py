@@ -20,7 +20,7 @@ needs_no_cargo = pytest.mark.skipif(
 
 
 def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [root / "kernel" / "rust-object.sh", *arguments]
+    command = [str(root / "kernel" / "rust-object.sh"), *arguments]
     return subprocess.run(command, env=WITHOUT_CARGO, capture_output=True, text=True, check=False)
 
 
@@ -37,7 +37,7 @@ def wheel(tmp_path: Path) -> Path:
         shutil.copy2(root / name, sources / name)
     for crate in ("p4kernel", "p4engine"):
         shutil.copytree(root / "crates" / crate, sources / "crates" / crate)
-    command = [root / "kernel" / "rust-object.sh", "--ship", CRATE, shipped]
+    command = [str(root / "kernel" / "rust-object.sh"), "--ship", CRATE, str(shipped)]
     subprocess.run(command, capture_output=True, check=True)
     return sources
 
