@@ -112,7 +112,7 @@ def sources_folder() -> Path:
 
 
 def kernel_series() -> list[str]:
-    """The kernel series that qbed has patches for."""
+    """The kernel series that qbed has patches for; none in an image, which has one built kernel."""
     return sorted(path.name for path in (sources_folder() / "kernel" / "patches").glob("*"))
 
 

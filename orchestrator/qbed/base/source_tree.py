@@ -48,7 +48,8 @@ def _content(tree: Path, names: list[str]) -> str:
 
 def _files(tree: Path) -> Iterator[tuple[str, int, int]]:
     """Name, size and time of the last change of each file and link."""
-    unused = (sources_folder() / "kernel" / "unused-sources").read_text().split()
+    list_of_unused = sources_folder() / "kernel" / "unused-sources"
+    unused = list_of_unused.read_text().split() if list_of_unused.exists() else []
     left_out = re.compile("|".join(translate(pattern) for pattern in (*unused, *_BUILT))).match
     folders = [""]
     while folders:

@@ -47,7 +47,7 @@ def lab_kernel(value: str, problems: Problems) -> LabKernel | None:
     """The kernel that the field `kernel` selects; an invalid one is an error at the field."""
     if "/" not in value:
         known = kernel_series()
-        if value not in known:
+        if known and value not in known:
             problems.error(("kernel",), f"there is no kernel series `{value}`{nearest(value, known)}")
             return None
         return LabKernel(value)
@@ -76,7 +76,7 @@ def tree_kernel(folder: Path) -> LabKernel:
     head = read_bytes(place / "Makefile", MIB).decode(errors="replace")
     series = ".".join(re.findall(r"(?m)^(?:VERSION|PATCHLEVEL) = ([0-9]+)$", head))
     known = kernel_series()
-    if series not in known:
+    if known and series not in known:
         text = f"{folder} is a source tree of Linux {series or 'without a version'}"
         raise KernelFolderError(f"{text}; expected one of {', '.join(known)}, which qbed has patches for")
     return LabKernel(f"{series}+{tree_hash(place)}", place)
@@ -99,8 +99,8 @@ def patch_files(folder: Path) -> dict[str, bytes]:
     KernelFolderError, OSError; a link that leaves the folder is an error.
     """
     if not folder.is_dir():
-        known = f"a series is one of {', '.join(kernel_series())}"
-        raise KernelFolderError(f"{folder} is no folder; expected *.patch files or a source tree in it; {known}")
+        known = f"; a series is one of {', '.join(kernel_series())}" if kernel_series() else ""
+        raise KernelFolderError(f"{folder} is no folder; expected *.patch files or a source tree in it{known}")
     names = sorted(_names(folder))
     if not names:
         raise KernelFolderError(f"{folder} has no *.patch file and is no source tree of Linux")

@@ -23,7 +23,7 @@ from qbed.base.locations import checkout, setup_folder, toolchain_folder
 from qbed.config.reach import trusted
 from qbed.network.kernels import KernelFolderError, LabKernel, patch_files, patched_kernel, user_kernel
 from qbed.substrates.build_lock import build_lock
-from qbed.substrates.kernel_scripts import BuildError
+from qbed.substrates.kernel_scripts import BuildError, kernel_script
 from qbed.substrates.rebuild import BUILDING, RECORD, changed_sources, run_setup
 from qbed.substrates.toolchain import (
     Toolchain,
@@ -76,6 +76,9 @@ def build_kernel(kernel: LabKernel, report: Report, *, permitted: bool = False) 
 
 
 def _build(kernel: LabKernel, report: Report, *, permitted: bool) -> None:
+    if not kernel_script("build.sh").exists():
+        text = "this installation has no sources of kernels: a checkout and a wheel have"
+        raise ToolchainError(f"the kernel {kernel.name} is not built, and {text}")
     origin = setup_folder() / f"{_ORIGIN}{kernel.name}"
     if kernel.folder is not None and not origin.exists():  # built before: only modules or qbed's sources have changed
         _refuse_untrusted(kernel, permitted=permitted)
@@ -214,7 +217,9 @@ def built_kernels() -> Iterator[BuiltKernel]:
     default = toolchain_folder()
     links = {link.name.removeprefix(_PREFIX): link for link in setup_folder().glob(f"{_PREFIX}*")}
     if checkout() is None:
-        links[toolchain_in(default).manifest.kernel_series] = default
+        found = base_toolchain()
+        default = found.folder
+        links[found.manifest.kernel_series] = default
     for name, link in sorted(links.items()):
         try:
             version = toolchain_in(link).manifest.kernel_version

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,3 +149,14 @@ def test_missing_packages_are_named_before_a_build(
     kernel = patched_kernel(write_patches(tmp_path))
     with pytest.raises(ToolchainError, match=r"bison libelf-dev linux-source-6\.12`"):
         reports_of_build(kernel)
+
+
+def test_an_image_has_its_kernel_and_builds_none(tmp_path: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QBED_TOOLCHAIN", str(wheel / "toolchain"))
+    shutil.rmtree(wheel / "sources")
+    (wheel / "identity").unlink()
+    assert kernel_series() == []
+    assert reports_of_build(LabKernel("6.12"))[1] == []
+    assert [one.name for one in built_kernels()] == ["6.12"]
+    with pytest.raises(ToolchainError, match=r"^the kernel 7\.2 is not built, and this installation has no sources"):
+        reports_of_build(LabKernel("7.2"))
