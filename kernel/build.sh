@@ -196,8 +196,8 @@ check_options() {
     [ -z "$missing" ] || die "options missing from the configuration: $(echo $missing)"
 }
 
-# Keeps what modules need (headers, Module.symvers, scripts); deletes the kernel's objects and sources. `linux` is created
-# last and marks the build complete.
+# Makes a kernel's folder ($2) of a built tree ($1), which may be the same: keeps what modules need (headers, Module.symvers,
+# scripts), and deletes the kernel's objects and sources. `linux` is created last and marks the build complete.
 finish_kernel() {
     check_options "$1"
     strip --strip-debug -o "$1/linux.new" "$1/build/linux"
@@ -205,21 +205,20 @@ finish_kernel() {
     rm -f "$1/build"/{linux,vmlinux,vmlinux.unstripped,.tmp_vmlinux*}
     find "$1/source" -name '*.c' ! -path '*/scripts/*' -delete
     rm -rf "$1/source"/{Documentation,drivers,sound,fs,samples,tools/testing}
-    if [ "$1" != "$kernel" ]; then
-        sed -i "s,$1/,$kernel/,g" "$1/build/Makefile"
-        ln -sfn "$kernel/source" "$1/build/source"
-        rm -rf "$kernel"
-        mv -T "$1" "$kernel"
+    if [ "$1" != "$2" ]; then
+        sed -i "s,$1/,$2/,g" "$1/build/Makefile"
+        ln -sfn "$2/source" "$1/build/source"
+        rm -rf "$2"
+        mv -T "$1" "$2"
     fi
-    mv "$kernel/linux.new" "$kernel/linux"
-    incomplete=
+    mv "$2/linux.new" "$2/linux"
 }
 
 # Succeeds if modules built for one kernel are those of the other, too: headers, scripts, options and exported symbols are
-# the same.
+# the same. The version of rustc in PATH is an option of no effect: the kernel contains no Rust.
 same_modules() {
-    local file
-    for file in .config Module.symvers include/generated/autoconf.h; do cmp -s "$1/build/$file" "$2/build/$file" || return; done
+    cmp -s "$1/build/Module.symvers" "$2/build/Module.symvers" || return
+    cmp -s <(grep -v RUSTC_ "$1/build/.config") <(grep -v RUSTC_ "$2/build/.config") || return
     diff -rq --no-dereference --exclude="*.orig" "$1/source" "$2/source" >/dev/null
 }
 
@@ -229,29 +228,42 @@ build_kernel() {
     rm -rf "$kernel"
     say "building Linux $version with $jobs jobs (some minutes; log: $kernel.log)"
     logged 720 build_stock "$kernel"
-    finish_kernel "$kernel"
+    finish_kernel "$kernel" "$kernel"
+    incomplete=
+}
+
+# The kernel without patches, of the objects that are kept for patched ones.
+finish_stock() {
+    cp -a --reflink=auto "$start" "$tree"
+    finish_kernel "$tree" "$stock"
 }
 
 # The objects of the stock kernel are built once and kept, as are those of each tree's last build, so that only the files that
 # a change affects are compiled. They are copied to the folder in which they were built.
 build_on_objects() {
-    local objects=$cache/kernel/objects/$series-$stock_hash tree start kept
-    tree=$objects/tree start=$objects/stock kept=$objects/$(hash_of <<<"$user_tree")
-    incomplete="$tree $tree.new"
+    local kept=$objects/$(hash_of <<<"$user_tree")
     renice -n 10 $$ >/dev/null
-    rm -rf "$tree" "$tree.new"
     if [ ! -d "$start" ]; then
         say "building the objects of Linux ${source_version:-$version} with $jobs jobs (some minutes, once for all kernels of users)"
         logged 720 build_stock "$tree"
         mv -T "$tree" "$start"
     fi
+    [ -x "$stock/linux" ] || finish_stock # for its modules, which most patched kernels can load
     [ -z "$user_tree" ] || [ ! -d "$kept" ] || start=$kept
     say "building Linux $version ${patches:+with the patches }of ${patches:-$user_tree} (log: $kernel.log)"
     cp -a --reflink=auto "$start" "$tree"
     if [ -n "$patches" ]; then logged "" build_patched "$tree"; else logged "" build_tree "$tree" "$kept"; fi
-    finish_kernel "$tree"
-    ! same_modules "$cache/kernel/$series-$stock_hash" "$kernel" || ln -s "../$series-$stock_hash" "$kernel/same-modules"
+    finish_kernel "$tree" "$kernel"
+    ! same_modules "$stock" "$kernel" || ln -s "../${stock##*/}" "$kernel/same-modules"
 }
 
-if [ -n "$patches$user_tree" ]; then build_on_objects; else build_kernel; fi
+stock=$cache/kernel/$series-$stock_hash objects=$cache/kernel/objects/$series-$stock_hash
+tree=$objects/tree start=$objects/stock
+if [ -z "$patches$user_tree" ] && [ ! -d "$start" ]; then
+    build_kernel
+else
+    incomplete="$tree $tree.new"
+    rm -rf $incomplete
+    if [ -n "$patches$user_tree" ]; then build_on_objects; else finish_stock; fi
+fi
 print_result_and_exit

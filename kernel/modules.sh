@@ -18,6 +18,8 @@ export LC_ALL=C
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
+shipped=$root # the folder with schemes and congestion controls: in a wheel, the one above its sources
+[ -d "$root/schemes" ] || shipped=$(dirname "$root")
 jobs=${QBED_JOBS:-$(($(nproc) + 1))}
 
 say() { printf 'modules: %s\n' "$*" >&2; }
@@ -25,7 +27,7 @@ die() { say "$@"; exit 1; }
 
 stage() {
     local kbuild kbuilds folder name crate object
-    kbuilds=("$here"/modules/*/Kbuild "$root"/{schemes,congestion}/*/kernel/Kbuild)
+    kbuilds=("$here"/modules/*/Kbuild "$shipped"/{schemes,congestion}/*/kernel/Kbuild)
     if [ -n "$repository" ]; then
         kbuilds=("$repository"/schemes/*/host/*.yml)
         [ ${#kbuilds[@]} -eq 0 ] || kbuilds=("$here/modules/qrate/Kbuild")
@@ -44,7 +46,7 @@ stage() {
         object=$("$here/rust-object.sh" "$(cat "$crate")") || die "${crate##*/}: see above"
         cp "$object" "${crate%.crate}.o_shipped"
     done
-    [ -n "$repository" ] || export QBED_SCHEMES=$root/schemes QBED_CONGESTION=$root/congestion
+    [ -n "$repository" ] || export QBED_SCHEMES=$shipped/schemes QBED_CONGESTION=$shipped/congestion
     QBED_REPOSITORY=$repository "${QBED_PYTHON:-$root/.venv/bin/python}" -m qbed.schemes.generate kernel "$1" ||
         die "cannot generate the code of schemes and congestion controls: see above, or run make setup"
 }

@@ -4,6 +4,10 @@
 # sources. Prints its path.
 #
 #   kernel/rust-object.sh CRATE     a folder of crates/: its feature `kernel` is a no_std library with C functions named qp4_*
+#   kernel/rust-object.sh --ship CRATE FOLDER     also copies the object and its hashes to FOLDER (tools/wheel)
+#
+# An object depends on no kernel: it includes none of Linux's headers. kernel/rust-objects, which only a wheel has, contains
+# built objects with the hashes of their sources and content. If both match, the object is used and no cargo is needed.
 #
 # With fat LTO, `core` is compiled with the code generation options of a User-Mode Linux module: code anywhere in memory,
 # no GOT, no red zone. The functions that the crate imports are in the module's C code.
@@ -11,6 +15,8 @@ set -euo pipefail
 export LC_ALL=C
 
 root=$(cd "$(dirname "$0")/.." && pwd)
+ship=
+[ "${1:-}" != --ship ] || { shift && ship=$(cd "${2:?expected a crate and a folder}" && pwd); }
 crate=${1:?expected a folder of crates/}
 cache=${QBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/qbed}
 target=x86_64-unknown-linux-gnu # explicit, so that proc macros are built without these options
@@ -24,11 +30,33 @@ cd "$root"
 # The crate and its dependencies in this repository.
 mapfile -t crates < <(printf '%s\n' "$crate"; sed -n '/^\[dependencies\]/,/^\[/s,.*path = "\.\./\([^"]*\)".*,\1,p' "crates/$crate/Cargo.toml")
 sources() { find "${crates[@]/#/crates/}" -type f -path '*/src/*' ! -name '.*' ! -name '*~' | sort; printf 'crates/%s/Cargo.toml\n' "${crates[@]}"; }
+hash_of() { sha256sum | cut -d ' ' -f 1; }
+all_sources() { echo "$flags"; sources | xargs sha256sum; sha256sum Cargo.toml Cargo.lock kernel/rust-object.sh; }
+sources_hash=$(all_sources | hash_of)
+
+# Prints the path of a shipped object and exits if it is built from these sources and is as it was built.
+shipped=kernel/rust-objects/$crate
+if [ -z "$ship" ] && [ -f "$shipped.o" ]; then
+    read -r shipped_sources shipped_content <"$shipped.hashes" || true
+    if [ "$shipped_sources" != "$sources_hash" ]; then
+        say "$root/$shipped.o is of other sources"
+    elif [ "$shipped_content" != "$(hash_of <"$shipped.o")" ]; then
+        say "$root/$shipped.o is damaged"
+    else
+        echo "$root/$shipped.o"
+        exit
+    fi
+fi
+
 cargo=$(tools/cargo --which)
-hash=$({ "$cargo" --version; echo "$flags"; sources | xargs sha256sum; sha256sum Cargo.toml Cargo.lock kernel/rust-object.sh; } | sha256sum | cut -c1-16)
+hash=$({ "$cargo" --version; echo "$sources_hash"; } | hash_of | cut -c1-16)
 built=$cache/rust/$crate-$hash
 object=$built/$crate.o
-print_result_and_exit() { echo "$object"; exit; }
+print_result_and_exit() {
+    [ -z "$ship" ] || { cp "$object" "$ship/" && echo "$sources_hash $(hash_of <"$object")" >"$ship/$crate.hashes"; }
+    echo "$object"
+    exit
+}
 
 [ ! -f "$object" ] || print_result_and_exit
 mkdir -p "$cache/rust"

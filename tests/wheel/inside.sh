@@ -60,5 +60,6 @@ qbed new with-tc
 sed -i 's/{scheme: droptail, buffer: 128 KB}/{qdisc: fq_codel}/' with-tc/lab.yml
 refused "iproute2" qbed run with-tc/lab.yml --out runs/tc
 refused "checkout" qbed up my-lab --on containerlab
+refused "sudo apt install bc bison build-essential flex" qbed kernel build 7.2
 sources=$(python3 -c 'import qbed.base.locations; print(qbed.base.locations.BUNDLE)')
 [ -s "$sources/sources/README.md" ] && [ -s "$sources/licenses/GPL-2.0-only.txt" ] || fail "there are no sources or licences"

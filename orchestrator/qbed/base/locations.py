@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from qbed.base.cache import cache_folder
+
 _PACKAGE = Path(__file__).parents[1]
 BUNDLE = _PACKAGE / "bundle"
-"""Folder of a wheel's data: `labs`, `schemes`, `congestion`, `p4`, `toolchain`, `licenses`, `sources`."""
+"""Folder of a wheel's data: `labs`, `schemes`, `congestion`, `p4`, `toolchain`, `licenses`, `sources`, `identity`."""
 
 MARKER = "qbed.toml"
 """The file that makes a folder a user's repository."""
@@ -109,13 +112,19 @@ def sources_folder() -> Path:
 
 
 def kernel_series() -> list[str]:
-    """The kernel series that this checkout has patches for; none in a wheel, which has one built kernel."""
-    root = checkout()
-    return [] if root is None else sorted(path.name for path in (root / "kernel" / "patches").iterdir())
+    """The kernel series that qbed has patches for; none in an image, which has one built kernel."""
+    return sorted(path.name for path in (sources_folder() / "kernel" / "patches").glob("*"))
 
 
 def setup_folder() -> Path:
-    """The files that `make setup` keeps in this virtual environment. Checkouts share the cache, but not these files."""
+    """Links to the toolchains of this installation, and records of them.
+
+    A checkout has them in its virtual environment: checkouts share the cache, but not these files. A wheel has them in
+    the cache, under the hash of what its kernels are built from, so a newer wheel builds kernels again.
+    """
+    if checkout() is None:
+        with suppress(OSError):  # a package without data, not made by tools/wheel
+            return cache_folder() / "wheel" / (BUNDLE / "identity").read_text().strip()
     return Path(sys.prefix) / "share" / "qbed"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from qbed.base.cache import read_cache, write_cache
 from qbed.base.files import open_regular
-from qbed.base.locations import checkout
+from qbed.base.locations import sources_folder
 
 _CACHE = "source-trees.json"
 _BUILT = ("*.o", "*.a", "*.ko", "*.cmd", ".config", ".git/*", "include/config/*", "include/generated/*")
@@ -48,8 +48,8 @@ def _content(tree: Path, names: list[str]) -> str:
 
 def _files(tree: Path) -> Iterator[tuple[str, int, int]]:
     """Name, size and time of the last change of each file and link."""
-    root = checkout()
-    unused = (root / "kernel" / "unused-sources").read_text().split() if root else []
+    list_of_unused = sources_folder() / "kernel" / "unused-sources"
+    unused = list_of_unused.read_text().split() if list_of_unused.exists() else []
     left_out = re.compile("|".join(translate(pattern) for pattern in (*unused, *_BUILT))).match
     folders = [""]
     while folders:

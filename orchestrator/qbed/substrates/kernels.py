@@ -2,9 +2,9 @@
 """The toolchains of the kernels that labs select: found by the kernel's name, built if missing, listed and removed.
 
 A kernel is a series (`7.2`), or the user's patches or source tree of a series, by a hash of them (`6.12+HASH`). Each
-has a toolchain beside that of the set-up, `toolchain-KERNEL`, with the modules built against it, a record of the
-sources of its build, and the path of the user's folder, `origin-KERNEL`. The cache has the builds and a copy of the
-patches.
+has a toolchain beside that of the set-up, `toolchain-KERNEL`, with the modules built against it, in a checkout a record
+of the sources of its build, and the path of the user's folder, `origin-KERNEL`. The cache has the builds and a copy of
+the patches.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pathlib import Path
 from qbed.base import terminal
 from qbed.base.cache import cache_folder
 from qbed.base.files import move
-from qbed.base.locations import checkout, setup_folder
+from qbed.base.locations import checkout, setup_folder, toolchain_folder
 from qbed.config.reach import trusted
 from qbed.network.kernels import KernelFolderError, LabKernel, patch_files, patched_kernel, user_kernel
 from qbed.substrates.build_lock import build_lock
+from qbed.substrates.kernel_scripts import BuildError, kernel_script
 from qbed.substrates.rebuild import BUILDING, RECORD, changed_sources, run_setup
 from qbed.substrates.toolchain import (
     Toolchain,
@@ -34,6 +35,7 @@ from qbed.substrates.toolchain import (
     with_user_modules,
 )
 from qbed.substrates.user_modules import toolchain_with_modules
+from qbed.substrates.wheel_kernels import build_toolchain
 
 _PREFIX = "toolchain-"
 _ORIGIN = "origin-"
@@ -74,21 +76,24 @@ def build_kernel(kernel: LabKernel, report: Report, *, permitted: bool = False) 
 
 
 def _build(kernel: LabKernel, report: Report, *, permitted: bool) -> None:
-    root = checkout()
-    if root is None:
-        raise ToolchainError(f"the kernel {kernel.name} is not built, and a wheel cannot build one: a checkout can")
+    if not kernel_script("build.sh").exists():
+        text = "this installation has no sources of kernels: a checkout and a wheel have"
+        raise ToolchainError(f"the kernel {kernel.name} is not built, and {text}")
     origin = setup_folder() / f"{_ORIGIN}{kernel.name}"
     if kernel.folder is not None and not origin.exists():  # built before: only modules or qbed's sources have changed
         _refuse_untrusted(kernel, permitted=permitted)
-    options = _options(kernel)
+    source = _source(kernel)
     what = f"the kernel {kernel.name}" + (f" of {kernel.folder}" if kernel.folder else "")
+    setup_folder().mkdir(parents=True, exist_ok=True)
     with build_lock(setup_folder() / BUILDING, f"building {what}", report):
         if _is_current(kernel.name):
             return
         report(f"building {what} and the modules for it")
-        done = run_setup(root, kernel.name.partition("+")[0], "--beside", *options)
-    if not done:
-        raise ToolchainError(f"{what} was not built: see above")
+        root = checkout()
+        if root is not None:
+            _build_in_checkout(root, kernel, source, what)
+        else:
+            _build_from_wheel(kernel, source, what, report)
     if kernel.folder is not None:
         origin.write_text(str(kernel.folder))
         if kernel.is_tree and user_kernel(kernel.folder).name != kernel.name:
@@ -96,18 +101,45 @@ def _build(kernel: LabKernel, report: Report, *, permitted: bool) -> None:
             raise ToolchainError(f"{kernel.folder} has changed during its build: run it again")
 
 
-def _options(kernel: LabKernel) -> list[str]:
-    """The options of tools/setup for the user's patches or tree. `ToolchainError` if they are nowhere."""
+def _build_in_checkout(root: Path, kernel: LabKernel, source: list[str], what: str) -> None:
+    """Build with the checkout's set-up. `ToolchainError`."""
+    named = ["--name", kernel.name] if source else []
+    if not run_setup(root, _series(kernel.name), "--beside", *source, *named):
+        raise ToolchainError(f"{what} was not built: see above")
+
+
+def _build_from_wheel(kernel: LabKernel, source: list[str], what: str, report: Report) -> None:
+    """Build from the sources in the wheel, and link the toolchain. `ToolchainError`."""
+    wheel = toolchain_in(toolchain_folder())
+    key = [_mark(kernel.name)] if kernel.is_tree else []
+    try:
+        place = build_toolchain(wheel.folder, _series(kernel.name), [*source, *key], what)
+        beside = setup_folder() / f".{_PREFIX}{kernel.name}.{os.getpid()}"
+        beside.unlink(missing_ok=True)
+        beside.symlink_to(place)
+        beside.replace(setup_folder() / f"{_PREFIX}{kernel.name}")
+    except BuildError as error:
+        raise ToolchainError(str(error)) from error
+    except OSError as error:
+        raise ToolchainError(f"{what} cannot be built: {error.filename}: {error.strerror}") from error
+    built, shipped = toolchain_in(place).manifest, wheel.manifest
+    if built.kernel_series == shipped.kernel_series and built.kernel_version != shipped.kernel_version:
+        versions = f"Linux {built.kernel_version} of this machine, the wheel's kernel is {shipped.kernel_version}"
+        report(f"{what} is {versions}: a comparison of the two also compares these versions")
+
+
+def _source(kernel: LabKernel) -> list[str]:
+    """The option that names the user's patches or tree to the build. `ToolchainError` if they are nowhere."""
     patches = _patches_of(kernel.name)
     if patches is None:
         return []
     if kernel.is_tree:
-        return ["--tree", str(kernel.folder), "--name", kernel.name]
+        return ["--tree", str(kernel.folder)]
     if kernel.folder is not None:
         _keep_patches(kernel, patches)
     if not patches.exists():
         raise ToolchainError(f"the kernel {kernel.name} is not built: run `qbed kernel build FOLDER`")
-    return ["--patches", str(patches), "--name", kernel.name]
+    return ["--patches", str(patches)]
 
 
 def _is_current(kernel: str) -> bool:
@@ -127,12 +159,21 @@ def _refuse_untrusted(kernel: LabKernel, *, permitted: bool) -> None:
     raise ToolchainError(f"{text}: `qbed kernel build {kernel.folder}` builds it, or --trust allows it")
 
 
+def _series(kernel: str) -> str:
+    return kernel.partition("+")[0]
+
+
+def _mark(kernel: str) -> str:
+    """The hash of the user's patches or tree in a kernel's name; empty for a series."""
+    return kernel.partition("+")[2]
+
+
 # --- the patches' copies ---
 
 
 def _patches_of(kernel: str) -> Path | None:
     """The copy of a kernel's patches; None for a series."""
-    _, _, mark = kernel.partition("+")
+    mark = _mark(kernel)
     return cache_folder() / "kernel" / "patches" / mark if mark else None
 
 
@@ -147,7 +188,7 @@ def _keep_patches(kernel: LabKernel, place: Path) -> None:
     try:
         for name, content in patch_files(kernel.folder).items():
             (beside / name).write_bytes(content)
-        if patched_kernel(beside).name.partition("+")[2] != place.name:
+        if _mark(patched_kernel(beside).name) != place.name:
             raise ToolchainError(f"the patches of {kernel.folder} have just changed: run it again")
         with suppress(FileExistsError):
             move(beside, place)
@@ -162,7 +203,7 @@ def _keep_patches(kernel: LabKernel, place: Path) -> None:
 
 @dataclass(frozen=True)
 class BuiltKernel:
-    """A kernel of this virtual environment. `origin`: the user's folder, which may have changed since."""
+    """A kernel of this installation. `origin`: the user's folder, which may have changed since."""
 
     name: str
     version: str
@@ -173,9 +214,13 @@ class BuiltKernel:
 
 def built_kernels() -> Iterator[BuiltKernel]:
     """The kernels that are built, in the order of their names."""
-    default = setup_folder() / "toolchain"
-    for link in sorted(setup_folder().glob(f"{_PREFIX}*")):
-        name = link.name.removeprefix(_PREFIX)
+    default = toolchain_folder()
+    links = {link.name.removeprefix(_PREFIX): link for link in setup_folder().glob(f"{_PREFIX}*")}
+    if checkout() is None:
+        found = base_toolchain()
+        default = found.folder
+        links[found.manifest.kernel_series] = default
+    for name, link in sorted(links.items()):
         try:
             version = toolchain_in(link).manifest.kernel_version
         except ToolchainError:

@@ -17,8 +17,9 @@ from qbed.base.files import read_bytes
 from qbed.base.json_files import LARGEST, SealError
 from qbed.base.locations import checkout, repository, setup_folder, toolchain_folder
 from qbed.substrates import SubstrateError
+from qbed.substrates.kernel_scripts import BuildError
 from qbed.substrates.toolchain_files import MANIFEST, RECORD, checksums, damaged_files
-from qbed.substrates.user_modules import BuildError, KernelBuild, build_user_modules, toolchain_with_modules
+from qbed.substrates.user_modules import KernelBuild, build_user_modules, toolchain_with_modules
 
 MODULES = ("qlink", "qtap", "qgate")
 

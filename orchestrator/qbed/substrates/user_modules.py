@@ -20,8 +20,9 @@ from pathlib import Path
 from qbed.base import terminal
 from qbed.base.cache import cache_folder
 from qbed.base.files import MIB, read_bytes
-from qbed.base.locations import repository, sources_folder
+from qbed.base.locations import repository
 from qbed.substrates.build_lock import build_lock
+from qbed.substrates.kernel_scripts import BuildError, kernel_script, run_script
 from qbed.substrates.toolchain_files import RECORD, all_damaged_files, record
 
 _SOURCES = ("schemes/*/kernel/**/*", "schemes/*/host/*", "congestion/*/kernel/**/*")
@@ -43,10 +44,6 @@ class KernelBuild:
     series: str
     version: str
     folder: str
-
-
-class BuildError(Exception):
-    """The modules were not built; the message says why, and the build has printed its errors."""
 
 
 def toolchain_with_modules(base: Path) -> Path | None:
@@ -93,9 +90,9 @@ def build_user_modules(base: Path, kernel: KernelBuild, report: Callable[[str], 
         modules = _build(root, kernel)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=place.parent) as work:
             new = Path(work, "toolchain")
-            _copy(base, new)
+            copy_toolchain(base, new)
             for module in modules:
-                _add(module, new)
+                add_module(module, new)
             record(new)
             shutil.rmtree(place, ignore_errors=True)
             new.rename(place)
@@ -108,7 +105,7 @@ def tc_plugins(base: Path) -> Path:
     root, plain = repository(), base / TC
     if root is None or not plain.is_dir() or not any(_files(root, ("schemes/*/kernel/Kbuild",))):
         return plain
-    command = [sources_folder() / "kernel" / "tc-plugins.sh", root]
+    command = [kernel_script("tc-plugins.sh"), root]
     done = subprocess.run(
         command,
         env=os.environ | {"QBED_PYTHON": sys.executable},
@@ -136,11 +133,10 @@ def _is_complete(place: Path) -> bool:
 
 def _build(root: Path, kernel: KernelBuild) -> list[Path]:
     """Build the modules. Return the folder of each module's build."""
-    sources = sources_folder() / "kernel"
-    environment = os.environ | {"QBED_KERNEL": kernel.series, "QBED_PYTHON": sys.executable}
+    what = f"the kernel modules of {root}"
     built = cache_folder() / "kernel" / kernel.folder
     if not kernel.folder or not (built / "linux").exists():
-        line = _output([sources / "build.sh"], environment).strip().rpartition("\n")[2]
+        line = run_script([kernel_script("build.sh")], kernel.series, what).strip().rpartition("\n")[2]
         place, _, version = line.partition(" ")
         if version != kernel.version:
             raise BuildError(
@@ -148,19 +144,11 @@ def _build(root: Path, kernel: KernelBuild) -> list[Path]:
                 f" {kernel.version}: run `make setup`, or install a wheel that was built on this release of Debian"
             )
         built = Path(place)
-    return [Path(line) for line in _output([sources / "modules.sh", built, root], environment).splitlines()[1:]]
+    output = run_script([kernel_script("modules.sh"), built, root], kernel.series, what)
+    return [Path(line) for line in output.splitlines()[1:]]
 
 
-def _output(command: list[str | Path], environment: dict[str, str]) -> str:
-    done = subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise BuildError(f"the kernel modules of {repository()} did not build: see above")
-    return done.stdout
-
-
-def _copy(base: Path, new: Path) -> None:
+def copy_toolchain(base: Path, new: Path) -> None:
     """Copy a toolchain; folders that it links to are linked."""
     new.mkdir()
     for path in base.iterdir():
@@ -181,7 +169,7 @@ def _link(file: Path, place: Path) -> None:
     shutil.copy2(file, place)
 
 
-def _add(module: Path, new: Path) -> None:
+def add_module(module: Path, new: Path) -> None:
     """Add a module's files to a toolchain."""
     (new / "lines").mkdir(exist_ok=True)
     for file in module.iterdir():
