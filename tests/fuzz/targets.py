@@ -27,7 +27,7 @@ from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import Matrix, build_matrix
 from qbed.claims import sql
 from qbed.claims.samples import SampleError, answer
-from qbed.claims.views import connect_empty, define
+from qbed.claims.views import connect_empty
 from qbed.config.reach import FOREIGN
 from qbed.config.source import Source
 from qbed.network.load import load_lab
@@ -96,7 +96,7 @@ def queries(folder: Path) -> Outcome:
     claim = Claim(name="claim", sql=texts["claim"])
     figures = [Figure(kind="line", sql=texts["figure"]), Figure(kind="fct", where=texts["where"])]
     with contextlib.suppress(duckdb.Error):
-        define(connection, f"view_{time.monotonic_ns()}", texts["view"])
+        sql.define(connection, f"view_{time.monotonic_ns()}", texts["view"])
     outcome: Outcome = "accepted" if preflight._wrong_claim(connection, claim) is None else "refused"
     for figure in figures:
         for name, text in preflight._wrong_figure(connection, figure, matrix, []):
@@ -113,7 +113,7 @@ def _tables(name: str) -> tuple[sql.Connection, Matrix]:
     matrix = build_matrix(campaign)
     connection = connect_empty(matrix.columns)
     for view, text in campaign.views.items():
-        define(connection, view, text)
+        sql.define(connection, view, text)
     return connection, matrix
 
 
