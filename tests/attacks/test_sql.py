@@ -74,11 +74,11 @@ def test_a_query_spills_to_the_run_folder_and_removes_it(folder: Path, monkeypat
 def test_a_query_that_spills_too_much_or_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "MEMORY_BYTES", 64 << 20)
     monkeypatch.setattr(sql, "DISK_BYTES", 8 << 20)
-    with connect(folder / "run") as connection, pytest.raises(sql.LimitError, match="more than 0.00781 GiB, or half"):
+    with connect(folder / "run") as connection, pytest.raises(sql.LimitError, match=r"more than 0\.00781 GiB, or half"):
         sql.first_rows(connection, LARGE, 2)
     monkeypatch.setattr(sql, "DISK_BYTES", 1 << 30)
     monkeypatch.setattr(sql, "LIMIT_S", 1.5)
-    with connect(folder / "run") as connection, pytest.raises(sql.LimitError, match="longer than 1.5 s"):
+    with connect(folder / "run") as connection, pytest.raises(sql.LimitError, match=r"longer than 1\.5 s"):
         sql.first_rows(connection, LARGE.replace("4000000", "40000000"), 2)
     assert not list((folder / "run").glob(".sql*"))
 

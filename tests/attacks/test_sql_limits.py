@@ -16,22 +16,22 @@ from qbed.claims.views import connect_empty
 
 LIMIT_S, DUCKDB_BYTES, ADDRESS_BYTES = 1.0, 64 << 20, 256 << 20
 counts = st.sampled_from(("0", "1", "1000", "1000000", "100000000", "4000000000", "i", "i * 1000000"))
+lists = st.one_of(
+    st.builds("range({})".format, counts),
+    st.builds("list_resize([1::BIGINT], {})".format, counts),
+    st.builds("flatten([range({}), range({})])".format, counts, counts),
+)
 texts = st.recursive(
     st.sampled_from(("'x'", "'é'", "i::VARCHAR", "''")),
     lambda inner: st.one_of(
         st.builds("repeat({}, {})".format, inner, counts),
         st.builds("lpad({}, least({}, 2000000000)::INTEGER, 'y')".format, inner, counts),
-        st.builds("array_to_string(list_transform({}, x -> {}), ',')".format, st.deferred(lambda: lists), inner),
+        st.builds("array_to_string(list_transform({}, x -> {}), ',')".format, lists, inner),
         st.builds("replace({}, 'x', {})".format, inner, inner),
         st.builds("({} || {})".format, inner, inner),
         st.builds("printf('%' || {} || 'd', 1)".format, counts),
     ),
     max_leaves=4,
-)
-lists = st.one_of(
-    st.builds("range({})".format, counts),
-    st.builds("list_resize([1::BIGINT], {})".format, counts),
-    st.builds("flatten([range({}), range({})])".format, counts, counts),
 )
 values = st.one_of(
     texts,

@@ -61,7 +61,7 @@ def run_limited(function: Callable[[], Result], seconds: float, memory_bytes: in
 
 
 def _read(reader: int, end: float) -> bytes:
-    parts = []
+    parts = list[bytes]()
     while select.select([reader], [], [], max(0.0, end - time.monotonic()))[0]:
         part = os.read(reader, _PIPE_BYTES)
         if not part:

@@ -95,4 +95,3 @@ def _connect(
     axis_columns = "".join(f", e.{quoted(axis)}" for axis in axes)
     create_view(connection, "convergence", _CONVERGENCE.replace("{axes}", axis_columns))
     return connection
-
