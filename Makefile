@@ -59,6 +59,17 @@ fuzz: setup
 	PROPTEST_CASES=$$(($(SECONDS_EACH) * 400)) tools/cargo test --quiet --workspace fuzz || failed=1; \
 	exit $$failed
 
+# Counts are printed and written to runs/attack/counts.json, findings beside it.
+attack: MINUTES = 5
+attack-long: MINUTES = 60
+attack: setup
+	@tools/programs
+	@$(PY) tests/attacks/attack.py --minutes $(MINUTES)
+
+attack-long: setup
+	@tools/programs
+	@$(PY) tests/attacks/attack.py --long --minutes $(MINUTES)
+
 # One case of each property, since Miri takes some hundred times as long; in a folder of this checkout's own (tools/rustc).
 NIGHTLY := nightly
 miri:

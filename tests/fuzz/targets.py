@@ -69,6 +69,17 @@ def lab(folder: Path) -> Outcome:
     return "accepted"
 
 
+def topology(folder: Path) -> Outcome:
+    """Import a topology file of Containerlab, and load the lab that is written."""
+    written = folder / "imported.yml"
+    written.unlink(missing_ok=True)
+    outcome = command("import", str(folder / "lab.clab.yml"), "-o", str(written))(folder)
+    if outcome == "accepted":
+        with contextlib.suppress(LabError):  # some fields are for the user to fill in
+            load_lab(written)
+    return outcome
+
+
 def campaign(folder: Path) -> Outcome:
     """Run the preflight of a campaign or of one of its profiles."""
     try:
@@ -160,6 +171,7 @@ def command(*arguments: str) -> Target:
                 status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         assert status in (0, 1, 2), status
         assert "Traceback" not in output.getvalue()
+        assert "internal error in qbed" not in output.getvalue(), output.getvalue()[-500:]
         return "accepted" if status == 0 else "refused"
 
     return run
@@ -173,5 +185,6 @@ def targets() -> dict[str, Target]:
         "campaigns": campaign,
         "sql": queries,
         "inspect": command("inspect", "FOLDER"),
+        "import": topology,
         "service": service,
     }

@@ -121,8 +121,8 @@ def _explained(error: Exception) -> int:
         case typer.TyperException():
             _usage(error)
             return int(getattr(error, "exit_code", 1))
-        case OSError() if error.errno is not None:
-            terminal.print_errors([crash_report.describe_os_error(error)])
+        case _ if message := crash_report.describe_system_error(error):
+            terminal.print_errors([message])
         case RuntimeError() if "Symlink loop" in str(error):  # raised by Path.resolve()
             terminal.print_errors([error])
         case MemoryError():
