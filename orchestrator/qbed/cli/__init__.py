@@ -94,6 +94,7 @@ def load_commands() -> typer.Typer:
 
 def main() -> None:
     """Run a command and end with its status; errors are printed in one line each, without a traceback."""
+    _use_utf8()
     terminal.prepare()
     try:
         status = load_commands()(standalone_mode=False)
@@ -107,6 +108,13 @@ def main() -> None:
         terminal.print_status("interrupted")
         status = 130
     sys.exit(status)
+
+
+def _use_utf8() -> None:
+    """Restart Python in its UTF-8 mode if the locale has another encoding: DuckDB and Arrow take paths as UTF-8."""
+    if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode:
+        command = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
+        os.execve(sys.executable, command, os.environ | {"PYTHONUTF8": "1"})
 
 
 def _explained(error: Exception) -> int:
