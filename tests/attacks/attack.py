@@ -58,8 +58,8 @@ def steps(seconds: float, out: Path, seed: int, *, long: bool) -> Iterator[Step]
     junit = out / "tests.xml"
     yield Step("tests", [sys.executable, "-m", "pytest", "-q", "-n2", f"--junit-xml={junit}", *tests], junit)
     if long:
-        cases = (("PROPTEST_CASES", str(round(seconds * 20))),)
-        yield Step("crates", ["tools/cargo", "test", "--quiet", "--workspace", "fuzz"], None, cases)
+        variables = (("PROPTEST_CASES", str(round(seconds * 20))),)
+        yield Step("crates", ["tools/cargo", "test", "--quiet", "--workspace", "fuzz"], None, variables)
 
 
 def counts(step: Step) -> dict[str, object]:

@@ -148,7 +148,7 @@ class Workplace:
             os._exit(status)
 
     def results(self) -> dict[str, object]:
-        """What a run's tables and claims contain."""
+        """The content of the run's tables, and its verdicts."""
         import pyarrow.parquet as parquet
 
         run = self.folder / "run"

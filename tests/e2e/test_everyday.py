@@ -28,7 +28,7 @@ claims:
 QBED = f"{shlex.quote(sys.executable)} -m qbed"
 RUN = f"{QBED} run lab --out run --no-images --jobs 1"
 NO_IPV6 = "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1; ip link set lo up"
-NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+OTHER_USER = "setpriv --reuid=65534 --regid=65534 --clear-groups"
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_second_user(folder: Path) -> None:
         f"for place in {places}; do mkdir -p kept$place; mount --bind $place kept$place; done;"
         f"mount -t tmpfs -o mode=755 none {shlex.quote(str(home))};"
         f"for place in {places}; do mkdir -p $place; mount --bind kept$place $place; done;"
-        f"{NOBODY} {RUN}"
+        f"{OTHER_USER} {RUN}"
     )
     assert_holds(run(folder, script, "-m", HOME=str(folder / "home"), QBED_CACHE="", QBED_STORE="1 GB"))
     assert (folder / "run" / "report.html").stat().st_uid == 65534
