@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Some of the cases of failing_calls.py; `make attack-long` runs all of them."""
+"""Some of the cases of failing_calls.py, which alone runs all of them."""
 
 from __future__ import annotations
 
