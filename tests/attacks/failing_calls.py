@@ -265,7 +265,7 @@ def _restart() -> int:
         Path(folder, "work").mkdir()
         environment = os.environ | {
             "LD_PRELOAD": str(library), "FAULT_FILE": str(fault), "FAULT_TRACE": f"{folder}/trace",
-            "FAULT_FOLDER": f"{folder}/work", "NO_COLOR": "1",
+            "FAULT_FOLDER": f"{folder}/work", "QBED_STORE": "1 GB", "NO_COLOR": "1",
         }  # fmt: skip
         return subprocess.run([sys.executable, *sys.argv], env=environment, check=False).returncode
 
