@@ -21,6 +21,8 @@
 # make docs   builds the documentation as a site in runs/docs; a broken link fails
 # make setup  only the set-up: leaves .venv/bin/qbed
 # make wheel  writes dist/qbed-*.whl, which any x86-64 Linux can install with pip; make wheel-test tries it in bare roots of Debian
+# make attack       runs every fuzzer and attack for minutes; counts are printed and written to runs/attack; attack-long: an hour
+# make audit        known vulnerabilities of the lock files, two equal builds of the wheel, its bill of materials (runs/audit)
 # make machine         prepares this machine for containers too, by the playbook (Docker, Containerlab, sysctls)
 # make playbooks-test  checks the playbooks and plays them against a container
 
@@ -32,7 +34,7 @@ CORES := $(shell nproc)
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup demo py rust c coverage test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench pictures fuzz miri generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
-    wheel wheel-test compose docs papers
+    wheel wheel-test compose docs papers attack attack-long audit
 
 setup:
 	@tools/setup
@@ -59,6 +61,17 @@ fuzz: setup
 	done; \
 	PROPTEST_CASES=$$(($(SECONDS_EACH) * 400)) tools/cargo test --quiet --workspace fuzz || failed=1; \
 	exit $$failed
+
+# Counts are printed and written to runs/attack/counts.json, findings beside it.
+attack: MINUTES = 5
+attack-long: MINUTES = 60
+attack: setup
+	@tools/programs
+	@$(PY) tests/attacks/attack.py --minutes $(MINUTES)
+
+attack-long: setup
+	@tools/programs
+	@$(PY) tests/attacks/attack.py --long --minutes $(MINUTES)
 
 # One case of each property, since Miri takes some hundred times as long; in a folder of this checkout's own (tools/rustc).
 NIGHTLY := nightly
@@ -128,6 +141,15 @@ e2e-machines e2e-containers: setup
 
 wheel: setup
 	@tools/wheel
+
+# Advisories that cannot be had here are a skip (status 3). The second build has another umask and folder of temporary files.
+audit: setup
+	@mkdir -p runs/audit/tmp
+	@$(PY) tools/audit advisories --json runs/audit/advisories.json || [ $$? = 3 ]
+	@tools/wheel >/dev/null && mv dist/qbed-*.whl runs/audit/
+	@umask 077; TMPDIR=$(CURDIR)/runs/audit/tmp tools/wheel >/dev/null
+	@cmp dist/qbed-*.whl runs/audit/$$(basename dist/qbed-*.whl) && echo "audit: two builds of the wheel are equal"
+	@for wheel in dist/qbed-*.whl; do $(PY) tools/audit sbom $$wheel >$${wheel%.whl}.cdx.json && echo $${wheel%.whl}.cdx.json; done
 
 # Status 3 says that this machine cannot; the reason stands there as a skip.
 wheel-test: wheel

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from qbed.campaign.file import Campaign
 from qbed.claims import sql
 from qbed.claims.judge import judge_all
 from qbed.claims.verdict import Verdict
-from qbed.claims.views import connect
+from qbed.claims.views import connect, connect_empty
 
 from qbed_testing.untrusted_lab import LAB, qbed
 
@@ -57,14 +59,27 @@ def judge(folder: Path, *queries: str) -> list[Verdict]:
     return judge_all(folder / "run", Campaign(question="?", claims=claims), None)
 
 
-def test_two_queries_spill_to_separate_folders(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "MEMORY", "64MiB")
-    large = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY hash(i)) AS r FROM range(4000000) t(i))"
+LARGE = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY hash(i)) AS r FROM range(4000000) t(i))"
+
+
+def test_a_query_spills_to_the_run_folder_and_removes_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "MEMORY_BYTES", 64 << 20)
     first, second = (connect(folder / "run") for _ in range(2))
-    assert sql.first_rows(first, large, 2)[1] == sql.first_rows(second, large, 2)[1] == [(4_000_000,)]
-    assert len(list((folder / "run").glob(".sql*"))) == 2
-    for connection in (first, second):
-        connection.close()
+    assert sql.first_rows(first, LARGE, 2)[1] == sql.first_rows(second, LARGE, 2)[1] == [(4_000_000,)]
+    settings = [one.execute("SELECT current_setting('temp_directory')").fetchone() for one in (first, second)]
+    assert settings[0] != settings[1]
+    assert not list((folder / "run").glob(".sql*"))
+
+
+def test_a_query_that_spills_too_much_or_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "MEMORY_BYTES", 64 << 20)
+    monkeypatch.setattr(sql, "DISK_BYTES", 8 << 20)
+    with connect(folder / "run") as connection, pytest.raises(sql.LimitError, match=r"more than 0\.00781 GiB, or half"):
+        sql.first_rows(connection, LARGE, 2)
+    monkeypatch.setattr(sql, "DISK_BYTES", 1 << 30)
+    monkeypatch.setattr(sql, "LIMIT_S", 1.5)
+    with connect(folder / "run") as connection, pytest.raises(sql.LimitError, match=r"longer than 1\.5 s"):
+        sql.first_rows(connection, LARGE.replace("4000000", "40000000"), 2)
     assert not list((folder / "run").glob(".sql*"))
 
 
@@ -100,29 +115,74 @@ def test_a_claim_reads_only_the_runs_tables(folder: Path, attack: str) -> None:
     assert (folder / "run" / "cells.parquet").read_bytes() == before
 
 
-def test_an_endless_query_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+ENDLESS = (
+    "SELECT count(*) > 0 AS holds FROM range(1000000000000) a, range(1000000000) b",
+    "SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000)) > 0 AS holds",
+)
+"""The second is one call of a function, which DuckDB's interrupt does not end."""
+
+
+@pytest.mark.parametrize("endless", ENDLESS)
+def test_an_endless_query_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, endless: str) -> None:
     monkeypatch.setattr(sql, "LIMIT_S", 1.0)
     begun = time.monotonic()
-    endless, honest = judge(
-        folder, "SELECT count(*) > 0 AS holds FROM range(1000000000000) a, range(1000000000) b", "SELECT true AS holds"
-    )
-    assert (endless.verdict, honest.verdict) == ("undecided", "holds")
-    assert "it took longer than 1 s" in str(endless.reason) and time.monotonic() - begun < 60
+    stopped, honest = judge(folder, endless, "SELECT true AS holds")
+    assert (stopped.verdict, honest.verdict) == ("undecided", "holds")
+    assert time.monotonic() - begun < 60
+    assert "it took longer than 1 s" in str(stopped.reason) or "GiB of memory" in str(stopped.reason)
 
 
-def test_a_query_over_the_memory_limit_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "MEMORY", "100MiB")
-    monkeypatch.setattr(sql, "ON_DISK", "100MiB")
-    greedy, long, honest = judge(
-        folder,
-        "SELECT max(text) > '' AS holds FROM (SELECT repeat(i::VARCHAR, 100) AS text FROM range(100000000) t(i)"
-        " ORDER BY hash(i) LIMIT 50000000)",
-        "SELECT true AS holds, repeat('x', 1000000) AS text",
-        "SELECT true AS holds",
+GREEDY = (
+    "SELECT max(text) > '' AS holds FROM (SELECT repeat(i::VARCHAR, 100) AS text FROM range(100000000) t(i)"
+    " ORDER BY hash(i) LIMIT 50000000)",
+    "SELECT length(repeat('x', 4000000000)) > 0 AS holds",
+    "SELECT list_sum(range(1000000000)) > 0 AS holds",
+    "SELECT max(length(repeat(i::VARCHAR, 10000000))) > 0 AS holds FROM range(5000) t(i)",
+    "SELECT true AS holds, list_transform(range(100000000), x -> repeat('x', 1000)) AS a",
+    "SELECT printf('%1000000000d', 1) > '' AS holds",
+    "SELECT true AS holds FROM range(list_sum(range(1000000000))::BIGINT) LIMIT 1",
+)
+
+
+@pytest.mark.parametrize("greedy", GREEDY)
+def test_a_query_over_the_memory_limit_fails(folder: Path, monkeypatch: pytest.MonkeyPatch, greedy: str) -> None:
+    """Also when DuckDB does not count the memory: `ADDRESS_BYTES`."""
+    monkeypatch.setattr(sql, "MEMORY_BYTES", 1 << 27)
+    monkeypatch.setattr(sql, "ADDRESS_BYTES", 1 << 28)
+    monkeypatch.setattr(sql, "DISK_BYTES", 1 << 27)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    stopped, long, honest = judge(
+        folder, greedy, "SELECT true AS holds, repeat('x', 1000000) AS text", "SELECT true AS holds"
     )
-    assert (greedy.verdict, long.verdict, honest.verdict) == ("undecided", "undecided", "holds")
-    assert "Out of Memory" in str(greedy.reason) and "longer than" in str(long.reason)
+    assert (stopped.verdict, long.verdict, honest.verdict) == ("undecided", "undecided", "holds")
+    assert "GiB" in str(stopped.reason) and "longer than" in str(long.reason)
+    assert "\n" not in str(stopped.reason)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10, "KiB"
     assert not list(folder.glob("run/.sql*"))
+
+
+def test_binding_a_view_has_the_limits_of_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "ADDRESS_BYTES", 1 << 28)
+    with connect_empty({"seed": "int"}) as connection:
+        with pytest.raises(sql.LimitError, match="GiB of memory"):
+            sql.define(connection, "mine", GREEDY[-1])
+        # A constant that exceeds the limit is not computed while its query is bound.
+        found = sql.columns(connection, "SELECT array_to_string(range(100000000), ',') AS holds")
+        assert found == {"holds": "VARCHAR"}
+
+
+def test_an_interrupt_during_a_query_is_an_interrupt() -> None:
+    """DuckDB turns it into a RuntimeError."""
+    code = (
+        "import os, signal, threading\n"
+        "from qbed.claims.views import connect_empty\n"
+        "from qbed.claims.sql import as_duckdb_errors\n"
+        "with connect_empty({'seed': 'int'}) as connection, as_duckdb_errors():\n"
+        "    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "    connection.execute('SELECT count(*) FROM range(1000000000000) a, range(1000000000) b')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines()[-1] == "KeyboardInterrupt"
 
 
 @pytest.mark.parametrize("attack", [attack for attack in ATTACKS if "secret_of" not in attack])

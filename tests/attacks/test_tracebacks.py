@@ -14,6 +14,7 @@ import pytest
 
 from qbed.base import crash_report
 from qbed.base.json_files import write_sealed
+from qbed.cli import load_commands
 from qbed.report import make_report
 from qbed.storage.identity import read_identity
 
@@ -98,6 +99,7 @@ def test_output_to_a_closed_or_full_descriptor(tmp_path: Path) -> None:
 
 def test_an_internal_error_is_one_line_and_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
+    load_commands()  # before the patch, which other modules would import
     monkeypatch.setattr("qbed.cli.lab.load", lambda *_: json.loads("{}")["\x1b[2J surprise"])
     status, _, errors = call_main("inspect", str(write_lab(tmp_path / "lab")))
     (log,) = (tmp_path / "cache" / "faults").iterdir()

@@ -234,6 +234,49 @@ def campaigns(draw: Draw) -> Case:
     return {"campaign.yml": _write(draw, tree), "lab.yml": json.dumps(lab)}
 
 
+CONTAINERLAB: tuple[dict[str, Any], ...] = (
+    {
+        "name": "three",
+        "mgmt": {"network": "mgmt", "ipv4-subnet": "172.20.20.0/24"},
+        "topology": {
+            "defaults": {"kind": "linux", "image": "alpine:3"},
+            "kinds": {"linux": {"image": "alpine:3"}, "nokia_srlinux": {"type": "ixrd2"}},
+            "groups": {"leaf": {"kind": "nokia_srlinux"}},
+            "nodes": {
+                "h1": {"exec": ["ip addr add 10.0.0.1/24 dev eth1"], "env": {"A": "1"}},
+                "h2": {"labels": {"graph-level": 1}, "binds": ["a:/b:ro"]},
+                "s1": {"group": "leaf", "ports": ["80:80"], "startup-delay": 5},
+            },
+            "links": [
+                {"endpoints": ["h1:eth1", "s1:e1-1"], "mtu": 1500},
+                {"endpoints": ["h2:eth1", "s1:e1-2"], "vars": {"rate": "10 Gbit/s"}},
+            ],
+        },
+    },
+    {
+        "name": "brief",
+        "prefix": "",
+        "topology": {
+            "nodes": {"a": {"kind": "linux"}, "b": {"kind": "linux"}, "br": {"kind": "bridge"}},
+            "links": [
+                {"type": "veth", "endpoints": [{"node": "a", "interface": "eth1"}, {"node": "b", "interface": "eth1"}]},
+                {"endpoints": ["a:eth2", "br:eth1"]},
+                {"endpoints": ["b:eth2", "br:eth2"]},
+            ],
+        },
+    },
+)
+
+
+@st.composite
+def containerlab(draw: Draw) -> Case:
+    """Generate a topology file of Containerlab, mostly a valid one."""
+    tree: Any = copy.deepcopy(draw(st.sampled_from(CONTAINERLAB)))
+    for _ in range(draw(st.integers(0, 4))):
+        _change(draw, tree)
+    return {"lab.clab.yml": _write(draw, tree)}
+
+
 SQL_TOKENS = (
     "SELECT", "FROM", "WHERE", "flows", "cells", "queues", "queue_series", "tcp_info", "all_cells", "convergence",
     "*", "1", "true", "NULL", "AS holds", "AS x", "AS y", ",", "(", ")", "count(*)", "avg(fct_ns)", "jain_index(",

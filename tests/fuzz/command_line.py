@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,9 +20,12 @@ def run(name: str, fuzz: Fuzzer) -> int:
     parser = argparse.ArgumentParser(description=f"Fuzzes {name}.")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--json", type=Path, help="file for the counts")
     options = parser.parse_args()
     outcomes, findings = fuzz(options.seconds, options.seed, ROOT / "runs" / "fuzz")
     print(f"{name}, seed {options.seed}: " + ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items()))
+    if options.json:
+        options.json.write_text(json.dumps({name: {**outcomes, "findings": len(findings)}}) + "\n")
     for finding in findings:
         print(f"  {finding[:500]}")
     return bool(findings)

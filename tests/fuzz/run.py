@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
-from fuzz.cases import Case, campaigns, labs, sqls  # noqa: E402
+from fuzz.cases import Case, campaigns, containerlab, labs, sqls  # noqa: E402
 from fuzz.child_processes import Outcomes, Tries, each, print_header, print_row, try_all  # noqa: E402
 from fuzz.targets import targets  # noqa: E402
 
@@ -29,6 +30,7 @@ STRATEGIES = {
     "campaigns": campaigns(),
     "sql": sqls(),
     "inspect": labs(),
+    "import": containerlab(),
     "service": st.one_of(campaigns(), labs()),
 }
 BATCH = 1000
@@ -95,13 +97,17 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=1 << 40, help="of each fuzzer, beyond the corpus")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--out", type=Path, default=Path("runs/fuzz"))
+    parser.add_argument("--json", type=Path, help="file for the counts")
     options = parser.parse_args()
     print_header()
-    failures = 0
+    failures, counts = 0, dict[str, dict[str, int]]()
     for name in options.names or STRATEGIES:
         outcomes = fuzz(name, options.seconds, options.examples, options.seed * 1_000_000)
         keep(name, outcomes, options.out)
         failures += outcomes.failures
+        counts[name] = dict(outcomes.counted)
+    if options.json:
+        options.json.write_text(json.dumps(counts) + "\n")
     return int(failures > 0)
 
 

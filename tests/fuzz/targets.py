@@ -27,7 +27,7 @@ from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import Matrix, build_matrix
 from qbed.claims import sql
 from qbed.claims.samples import SampleError, answer
-from qbed.claims.views import connect_empty, define
+from qbed.claims.views import connect_empty
 from qbed.config.reach import FOREIGN
 from qbed.config.source import Source
 from qbed.network.load import load_lab
@@ -69,6 +69,17 @@ def lab(folder: Path) -> Outcome:
     return "accepted"
 
 
+def topology(folder: Path) -> Outcome:
+    """Import a topology file of Containerlab, and load the lab that is written."""
+    written = folder / "imported.yml"
+    written.unlink(missing_ok=True)
+    outcome = command("import", str(folder / "lab.clab.yml"), "-o", str(written))(folder)
+    if outcome == "accepted":
+        with contextlib.suppress(LabError):  # some fields are for the user to fill in
+            load_lab(written)
+    return outcome
+
+
 def campaign(folder: Path) -> Outcome:
     """Run the preflight of a campaign or of one of its profiles."""
     try:
@@ -96,7 +107,7 @@ def queries(folder: Path) -> Outcome:
     claim = Claim(name="claim", sql=texts["claim"])
     figures = [Figure(kind="line", sql=texts["figure"]), Figure(kind="fct", where=texts["where"])]
     with contextlib.suppress(duckdb.Error):
-        define(connection, f"view_{time.monotonic_ns()}", texts["view"])
+        sql.define(connection, f"view_{time.monotonic_ns()}", texts["view"])
     outcome: Outcome = "accepted" if preflight._wrong_claim(connection, claim) is None else "refused"
     for figure in figures:
         for name, text in preflight._wrong_figure(connection, figure, matrix, []):
@@ -113,7 +124,7 @@ def _tables(name: str) -> tuple[sql.Connection, Matrix]:
     matrix = build_matrix(campaign)
     connection = connect_empty(matrix.columns)
     for view, text in campaign.views.items():
-        define(connection, view, text)
+        sql.define(connection, view, text)
     return connection, matrix
 
 
@@ -160,6 +171,7 @@ def command(*arguments: str) -> Target:
                 status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         assert status in (0, 1, 2), status
         assert "Traceback" not in output.getvalue()
+        assert "internal error in qbed" not in output.getvalue(), output.getvalue()[-500:]
         return "accepted" if status == 0 else "refused"
 
     return run
@@ -173,5 +185,6 @@ def targets() -> dict[str, Target]:
         "campaigns": campaign,
         "sql": queries,
         "inspect": command("inspect", "FOLDER"),
+        "import": topology,
         "service": service,
     }

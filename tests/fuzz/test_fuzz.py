@@ -13,7 +13,8 @@ RUN = Path(__file__).with_name("run.py")
 
 
 @pytest.mark.parametrize(
-    ("name", "examples"), [("labs", 200), ("campaigns", 60), ("sql", 100), ("inspect", 20), ("service", 20)]
+    ("name", "examples"),
+    [("labs", 200), ("campaigns", 60), ("sql", 100), ("inspect", 20), ("import", 100), ("service", 20)],
 )
 def test_fuzzing_finds_nothing(name: str, examples: int, tmp_path: Path) -> None:
     command = [sys.executable, str(RUN), name, "--examples", str(examples), "--seconds", "300", "--seed", "1"]

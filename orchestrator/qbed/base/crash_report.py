@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sqlite3
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from qbed import __version__
@@ -38,11 +40,33 @@ def describe_exception(error: BaseException) -> str:
     return f"{type(error).__name__}: {message[:300]}" if message else type(error).__name__
 
 
+def describe_system_error(error: BaseException) -> str | None:
+    """Return the message of a system error of Python or DuckDB on one line; None for other errors."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return describe_os_error(error)
+    duckdb = sys.modules.get("duckdb")
+    if duckdb is not None and isinstance(error, duckdb.IOException):
+        return " ".join(str(error).partition("\n")[0].removeprefix("IO Error: ").split())
+    return None
+
+
 def describe_os_error(error: OSError) -> str:
     """Return the message of a file system error on one line."""
     reason = error.strerror or " ".join(str(error).split())
-    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None] or list(_paths(error))[-1:]
     return f"{' and '.join(names)}: {reason[:1].lower()}{reason[1:]}" if names else reason
+
+
+def _paths(error: OSError) -> Iterator[str]:
+    """The files of the frames that an error has passed: a read, write or fsync has no name in its error."""
+    trace = error.__traceback__
+    while trace is not None:
+        for value in trace.tb_frame.f_locals.values():
+            name = value if isinstance(value, Path) else getattr(value, "name", None)
+            opened = isinstance(value, io.IOBase) and isinstance(name, str)
+            if opened or (isinstance(value, Path) and trace.tb_frame.f_code.co_filename.endswith("pathlib.py")):
+                yield str(name)
+        trace = trace.tb_next
 
 
 def is_full(error: BaseException) -> bool:

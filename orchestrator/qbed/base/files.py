@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
@@ -30,6 +32,17 @@ def open_regular(path: Path | str) -> BufferedReader:
         raise
 
 
+@contextmanager
+def named(path: Path | str) -> Iterator[None]:
+    """Add `path` to an OSError without a file's name: that of a read, write or fsync."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
+
+
 def _expect_regular(found: os.stat_result, path: Path | str) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
@@ -39,7 +52,7 @@ def _expect_regular(found: os.stat_result, path: Path | str) -> None:
 
 def read_bytes(path: Path | str, max_bytes: int) -> bytes:
     """Return the content of a regular file. OSError for one of more than `max_bytes`."""
-    with open_regular(path) as file:
+    with named(path), open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         content = file.read(max_bytes + 1) if size <= max_bytes else b""
     if size > max_bytes or len(content) > max_bytes:
@@ -77,7 +90,8 @@ def _sync(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        os.fsync(descriptor)
+        with named(path):
+            os.fsync(descriptor)
     except OSError as error:
         if error.errno != errno.EINVAL:  # the file system has no fsync
             raise

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from qbed.base.files import MIB, move, read_bytes
+from qbed.base.files import MIB, move, named, read_bytes
 
 LARGEST = 64 * MIB
 SEAL = "sha256"
@@ -60,7 +60,7 @@ def _write(path: Path, content: bytes) -> None:
     """Replace a symlink at `path` instead of following it: the folder may be untrusted."""
     temporary_path(path).unlink(missing_ok=True)
     descriptor = os.open(temporary_path(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    with os.fdopen(descriptor, "wb") as file:
+    with named(path), os.fdopen(descriptor, "wb") as file:
         file.write(content)
     move(temporary_path(path), path)
 

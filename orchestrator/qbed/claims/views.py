@@ -18,7 +18,7 @@ import pyarrow as pa
 from qbed.base.errors import QbedError
 from qbed.campaign.axes import Value
 from qbed.campaign.until import STUDENT_95
-from qbed.claims.sql import Connection, as_duckdb_errors, checked, confined, one_line, quoted, text
+from qbed.claims.sql import Connection, confined, create_view, define, one_line, quoted, text
 from qbed.storage.axis_values import quantity_columns
 from qbed.storage.run_folder import RunFolder
 from qbed.telemetry import tables
@@ -86,18 +86,12 @@ def _connect(
     for name, schema in {"cells": cells, **tables.SCHEMAS}.items():
         if name not in files:
             connection.register(f"empty_{name}", schema.empty_table())
-    define(connection, "all_cells", f"SELECT * FROM {source.get('cells', 'empty_cells')}{where}")
-    define(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
+    create_view(connection, "all_cells", f"SELECT * FROM {source.get('cells', 'empty_cells')}{where}")
+    create_view(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
     columns = ", ".join(f"c.{quoted(name)}" for name in (*axes, *numbers))
     for name in tables.SCHEMAS:
         table = source.get(name, f"empty_{name}")
-        define(connection, name, f"SELECT {columns}, t.* FROM {table} t JOIN cells c USING (cell)")
+        create_view(connection, name, f"SELECT {columns}, t.* FROM {table} t JOIN cells c USING (cell)")
     axis_columns = "".join(f", e.{quoted(axis)}" for axis in axes)
-    define(connection, "convergence", _CONVERGENCE.replace("{axes}", axis_columns))
+    create_view(connection, "convergence", _CONVERGENCE.replace("{axes}", axis_columns))
     return connection
-
-
-def define(connection: Connection, name: str, sql: str) -> None:
-    """Make a view; `duckdb.Error` if its SQL is wrong."""
-    with as_duckdb_errors():
-        connection.execute(f"CREATE VIEW {quoted(name)} AS {checked(sql)}")

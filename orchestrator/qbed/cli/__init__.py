@@ -94,6 +94,7 @@ def load_commands() -> typer.Typer:
 
 def main() -> None:
     """Run a command and end with its status; errors are printed in one line each, without a traceback."""
+    _use_utf8()
     terminal.prepare()
     try:
         status = load_commands()(standalone_mode=False)
@@ -109,6 +110,13 @@ def main() -> None:
     sys.exit(status)
 
 
+def _use_utf8() -> None:
+    """Restart Python in its UTF-8 mode if the locale has another encoding: DuckDB and Arrow take paths as UTF-8."""
+    if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode:
+        command = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
+        os.execve(sys.executable, command, os.environ | {"PYTHONUTF8": "1"})
+
+
 def _explained(error: Exception) -> int:
     """Print the error and return the exit status."""
     match error:
@@ -121,8 +129,8 @@ def _explained(error: Exception) -> int:
         case typer.TyperException():
             _usage(error)
             return int(getattr(error, "exit_code", 1))
-        case OSError() if error.errno is not None:
-            terminal.print_errors([crash_report.describe_os_error(error)])
+        case _ if message := crash_report.describe_system_error(error):
+            terminal.print_errors([message])
         case RuntimeError() if "Symlink loop" in str(error):  # raised by Path.resolve()
             terminal.print_errors([error])
         case MemoryError():

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -22,6 +24,8 @@ from qbed.report.style import Style, styled
 
 FORMATS = ("png", "svg", "pdf")
 PATIENCE_S = 60.0
+BROWSER_BYTES = 16 << 20
+"""Temporary files of the renderer's browser."""
 NO_RENDERER = (
     "no figure was written as a file, since Kaleido is not installed here; the page has all figures, "
     "and `qbed report` writes the files where Kaleido is installed (in containers: the image `figures`)"
@@ -90,11 +94,18 @@ def _write_image(
             image = _timeless(_drawn(figure, kind, style))
         except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
             why = str(error).splitlines()[0] if str(error) else repr(error)
-            raise _RenderError(f"{path.name} could not be drawn: {why}") from error
+            raise _RenderError(f"{path.name} could not be drawn: {why}{_low_space()}") from error
         write(path, image)
         if record is not None:
             record.add(path, key, image)
     files.paths.append(path)
+
+
+def _low_space() -> str:
+    """A hint if the browser has too little space for its temporary files, which its message does not say."""
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    return f"; {folder} (TMPDIR) has only {free >> 10} KiB free" if free < BROWSER_BYTES else ""
 
 
 def _drawn(figure: go.Figure, kind: str, style: Style) -> bytes:

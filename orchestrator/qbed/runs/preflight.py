@@ -211,8 +211,9 @@ def _wrong_sql(
 ) -> Iterator[str]:
     import duckdb
 
-    from qbed.claims.sql import one_line
-    from qbed.claims.views import connect_empty, define
+    from qbed.claims.sql import columns as columns_of
+    from qbed.claims.sql import define, one_line
+    from qbed.claims.views import connect_empty
 
     with connect_empty(matrix.columns) as connection:
         for name, sql in campaign.views.items():
@@ -231,7 +232,7 @@ def _wrong_sql(
                     yield source.message(("claims", number, place), text)
         if profile is not None and not errors:
             judged = [claim for claim in campaign.claims if campaign.judges(claim, profile)]
-            known = [f"{claim.name}.{name}" for claim in judged for name in _columns(connection, claim.query)]
+            known = [f"{claim.name}.{name}" for claim in judged for name in columns_of(connection, claim.query)]
             for pattern in campaign.profiles[profile].within:
                 if not any(fnmatchcase(name, pattern) for name in known):
                     text = "fits no number of a claim of this profile; expected CLAIM.NUMBER, with `*` for any part"
@@ -241,21 +242,14 @@ def _wrong_sql(
                 yield source.message(("figures", number, name), text)
 
 
-def _columns(connection: Connection, sql: str) -> dict[str, str]:
-    """The names and types of the columns of a SELECT, which is bound and not run."""
-    from qbed.claims.sql import as_duckdb_errors, checked
-
-    with as_duckdb_errors():
-        return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {checked(sql)}").fetchall()}
-
-
 def _wrong_claim(connection: Connection, claim: Claim) -> str | None:
     import duckdb
 
+    from qbed.claims.sql import columns as columns_of
     from qbed.claims.sql import one_line
 
     try:
-        columns = _columns(connection, claim.query)
+        columns = columns_of(connection, claim.query)
     except duckdb.Error as error:
         return f"the SQL is wrong: {one_line(error)}"
     if claim.sql is None:
@@ -272,11 +266,12 @@ def _wrong_figure(
 ) -> Iterator[tuple[str, str]]:
     import duckdb
 
+    from qbed.claims.sql import columns as columns_of
     from qbed.claims.sql import one_line
 
     if figure.sql is not None:
         try:
-            columns = _columns(connection, figure.sql)
+            columns = columns_of(connection, figure.sql)
         except duckdb.Error as error:
             yield "sql", f"the SQL is wrong: {one_line(error)}"
         else:
@@ -294,6 +289,6 @@ def _wrong_figure(
             yield name, f"no axis is called `{value}`{nearest(value, matrix.columns)}"
     if figure.where is not None:
         try:
-            _columns(connection, f"SELECT 1 FROM {table} WHERE {figure.where}")
+            columns_of(connection, f"SELECT 1 FROM {table} WHERE {figure.where}")
         except duckdb.Error as error:
             yield "where", f"the SQL is wrong: {one_line(error)}"

@@ -147,9 +147,7 @@ class Worker:
             error, fatal = str(problem), True
         except OSError as problem:
             fatal = crash_report.is_full(problem)
-            error = (
-                f"the disk is full: {self._work.out}" if fatal else f"{problem.strerror or problem}: {problem.filename}"
-            )
+            error = f"the disk is full: {self._work.out}" if fatal else crash_report.describe_os_error(problem)
         except (QbedError, pa.ArrowException) as problem:
             error = str(problem)
         except Exception as problem:
@@ -218,7 +216,7 @@ class Worker:
             folder = self._run_folder.fail(number, row | {"status": "failed", "error": error})
         except OSError as problem:
             self._run_folder.drop(number)
-            return f"{error}; its folder cannot be kept: {problem.strerror}"
+            return f"{error}; its folder cannot be kept: {crash_report.describe_os_error(problem)}"
         return f"{error}\n    kept: {folder}"
 
 

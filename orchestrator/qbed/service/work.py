@@ -115,10 +115,8 @@ def _run_job(spec: JobSpec, screen: EventScreen) -> int:
         if error.exit_status != STOPPED:
             screen.refuse([str(error)])
         return error.exit_status
-    except OSError as error:
-        screen.refuse([crash_report.describe_os_error(error)])
     except Exception as error:
-        screen.refuse([crash_report.explain(error)])
+        screen.refuse([crash_report.describe_system_error(error) or crash_report.explain(error)])
     return 1
 
 

@@ -6,12 +6,14 @@ This module is separate from the tables because importing Parquet takes 0.2 s.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from qbed.base.crash_report import describe_os_error
 from qbed.base.errors import QbedError
 from qbed.base.files import read_bytes
 from qbed.base.json_files import LARGEST, Row, SealError, unsealed
@@ -53,6 +55,8 @@ def read_any_identity(run: Path) -> Row:
     try:
         return unsealed(read_bytes(run / IDENTITY, LARGEST))
     except OSError as error:
+        if error.errno in (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # says nothing about the folder
+            raise StoreError(describe_os_error(error)) from error
         raise StoreError(f"{run} is no run folder: it has no readable {IDENTITY}") from error
     except SealError as error:
         raise StoreError(f"{run / IDENTITY} is damaged: its content does not match its checksum") from error

@@ -14,7 +14,8 @@ from qbed.campaign.matrix import build_matrix
 from qbed.claims.intervals import CONFIDENCE
 from qbed.claims.judge import _combined, _estimate, _Sample
 from qbed.claims.samples import measures
-from qbed.claims.views import MACROS, connect_empty, define
+from qbed.claims.sql import define
+from qbed.claims.views import MACROS, connect_empty
 
 LABS = Path(__file__).parents[3] / "labs"
 CAMPAIGNS = sorted(str(path.relative_to(LABS)) for path in LABS.glob("*/*.yml") if path.name != "lab.yml")
