@@ -88,7 +88,7 @@ static unsigned long long next_of(const struct model *model)
 	return model->due_count ? model->due[model->due_count - 1].arrival_ns : UM_PARTS_NEVER;
 }
 
-/* What an event sends depends on its seed only. Returns the part that gets a frame, or the count of parts: none. */
+/* The frame that an event sends depends on its seed only. Returns the part that gets a frame, or the count of parts: none. */
 static unsigned int reaction(unsigned int part, struct frame event, struct frame *sent)
 {
 	unsigned int to = event.seed % (shared->count + 1);

@@ -27,7 +27,7 @@ _BATCHES = _PARTS + MAX_PARTS * _PART_BYTES
 
 @dataclass(frozen=True)
 class PartTimes:
-    """What a part measured: the windows that it ended, and the real time for which it waited for other parts."""
+    """Measurements of a part: the windows that it ended, and the real time for which it waited for others."""
 
     windows: int
     waited_ns: int
@@ -41,7 +41,7 @@ class PartMemory:
     view: mmap.mmap
 
     def times(self, part: int) -> PartTimes:
-        """What a part has measured so far."""
+        """The measurements of a part so far."""
         windows, left, _, _, _, _, waited_ns = _PART.unpack_from(self.view, _PARTS + part * _PART_BYTES)
         return PartTimes((left or windows + 1) - 1, waited_ns)
 
