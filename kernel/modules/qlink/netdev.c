@@ -263,6 +263,20 @@ static struct net_device *qlink_new_peer(struct net *src_net, struct nlattr *nes
 	return peer;
 }
 
+/* Makes the peer of @end a stub if the attributes name another part. */
+static int qlink_cut(struct qlink_end *end, struct nlattr *data[], struct netlink_ext_ack *extack)
+{
+	int err;
+
+	if (!data[IFLA_QLINK_PART] || !data[IFLA_QLINK_NUMBER])
+		return 0;
+	err = qlink_cut_end(end, nla_get_u32(data[IFLA_QLINK_PART]),
+			    nla_get_u32(data[IFLA_QLINK_NUMBER]));
+	if (err)
+		NL_SET_ERR_MSG(extack, "no such part, or the first window has ended");
+	return err;
+}
+
 static int qlink_create(struct net *src_net, struct net_device *dev,
 			struct nlattr *tb[], struct nlattr *data[],
 			struct netlink_ext_ack *extack)
@@ -302,14 +316,9 @@ static int qlink_create(struct net *src_net, struct net_device *dev,
 		free_netdev(peer);
 		goto unpair;
 	}
-	if (data[IFLA_QLINK_PART] && data[IFLA_QLINK_NUMBER]) {
-		err = qlink_cut_end(end, nla_get_u32(data[IFLA_QLINK_PART]),
-				    nla_get_u32(data[IFLA_QLINK_NUMBER]));
-		if (err) {
-			NL_SET_ERR_MSG(extack, "no such part, or the first window has ended");
-			goto unregister_peer;
-		}
-	}
+	err = qlink_cut(end, data, extack);
+	if (err)
+		goto unregister_peer;
 	err = rtnl_configure_link(peer, ifinfo, 0, NULL);
 	if (err)
 		goto unregister_peer;
