@@ -38,7 +38,7 @@ def turns(rounds: int, *runs: tuple[Cell, int]) -> list[Cost]:
 
 def waited(cell: Cell) -> float:
     """The largest wait of a part for others, in seconds."""
-    return float(max(row["waited_ns"] for row in json.loads((cell.folder / "parts.json").read_text()))) / 1e9
+    return float(max(row["waited_s"] for row in json.loads((cell.folder / "parts.json").read_text())))
 
 
 def measure(rounds: int) -> list[Figure]:

@@ -562,6 +562,8 @@ int qlink_cut_end(struct qlink_end *end, u32 part, u32 link_number)
 	end->is_cut = true;
 	end->part = part;
 	end->link_number = link_number;
+	end->peer->is_stub = true;
+	end->peer->link_number = link_number;
 	return xa_err(xa_store(&qlink_stubs, link_number, end->peer, GFP_KERNEL));
 }
 
@@ -618,7 +620,7 @@ static void qlink_purge(struct qlink_end *end)
 
 void qlink_remove_end(struct qlink_end *end)
 {
-	if (end->is_cut)
+	if (end->is_stub)
 		xa_erase(&qlink_stubs, end->link_number);
 	qlink_purge(end);
 	qlink_routes_free(end);

@@ -71,7 +71,8 @@ struct qlink_end {
 	u64 jitter_ns;
 	struct qlink_stats stats;
 	bool is_cut;			/* the peer is a stub for an end in another part */
-	u32 part;			/* of that end */
+	bool is_stub;
+	u32 part;			/* of the other end, if it is cut */
 	u32 link_number;		/* the same in all parts */
 	struct inet_ehash_bucket *bucket;	/* socket of the next frame to arrive */
 	struct qlink_route *routes;		/* of frames received here; NULL: none was forwarded */

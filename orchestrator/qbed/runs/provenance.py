@@ -9,6 +9,8 @@ import platform
 import subprocess
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,6 +36,7 @@ def meta(task: Task, commit: str | None, wall_s: float) -> Row:
             "host": f"{platform.system()} {platform.release()}, {platform.machine()}",
             "processor": processor_model(),
             "cores": len(os.sched_getaffinity(0)),
+            **({"parts": parts} if (parts := part_times(task.out)) else {}),
         },
         "cell_wall_s": {str(cell): seconds for cell, seconds in wall_times(task.out).items()},
     }
@@ -55,9 +58,29 @@ def commit_of(folder: Path) -> str | None:
 def wall_times(run: Path) -> dict[int, float]:
     """The wall-clock time of each ended cell of a run in seconds, by number."""
     times: dict[int, float] = {}
+    for entry in _times(run):
+        with suppress(ValueError, KeyError, TypeError):
+            times[int(entry["cell"])] = float(entry["wall_s"])
+    return times
+
+
+def part_times(run: Path) -> str:
+    """The seconds for which each part of the divided cells computed and waited; empty if there are none."""
+    busy, waited = defaultdict[int, float](float), defaultdict[int, float](float)
+    for entry in _times(run):
+        with suppress(ValueError, TypeError):
+            for part, (busy_s, waited_s) in enumerate(entry.get("parts", ())):
+                busy[part] += busy_s
+                waited[part] += waited_s
+    return "; ".join(
+        f"part {part} computed {busy[part]:.1f} s and waited {waited[part]:.1f} s" for part in sorted(busy)
+    )
+
+
+def _times(run: Path) -> Iterator[Row]:
     with suppress(FileNotFoundError), (run / "cells" / WALL_TIMES).open() as lines:
         for line in lines:
-            with suppress(ValueError, KeyError, TypeError):  # the last line of a runner that was killed
+            with suppress(ValueError):  # the last line of a runner that was killed
                 entry = json.loads(line)
-                times[int(entry["cell"])] = float(entry["wall_s"])
-    return times
+                if isinstance(entry, dict):
+                    yield entry

@@ -30,7 +30,7 @@ from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.storage.cell_store import cell_key, default_store
 from qbed.storage.run_folder import INPUTS, RunFolder
-from qbed.substrates import DEFAULT, Limits, Substrate, SubstrateError, substrate
+from qbed.substrates import DEFAULT, PART_TIMES, Limits, Substrate, SubstrateError, substrate
 
 PROGRESS_EVERY_S = 0.2
 MAX_RUNS = 3
@@ -93,6 +93,8 @@ class Outcome:
     wall_s: float
     fatal: bool = False
     stored: bool = False
+    parts: tuple[tuple[float, float], ...] = ()
+    """Seconds for which each part of a divided cell computed and waited for others."""
 
 
 def serve(pipe: Connection, task: Task, cores: Collection[int], parent: int) -> None:
@@ -123,6 +125,7 @@ class Worker:
         self._substrate = on or substrate(work.on)
         wanted = work.store and not work.keep and self._substrate.inputs is not None
         self._store = default_store() if wanted else None
+        self._parts: tuple[tuple[float, float], ...] = ()
 
     def run(self, number: int, pipe: Connection | None = None) -> Outcome:
         """Run one cell; its outcome reports every error. An interrupted cell is removed."""
@@ -133,7 +136,7 @@ class Worker:
             raise
 
     def _outcome(self, number: int, pipe: Connection | None) -> Outcome:
-        begun, known = time.monotonic(), False
+        begun, known, self._parts = time.monotonic(), False, ()
         status, error, fatal = "failed", None, False
         row = self._work.describe(number)
         try:
@@ -154,7 +157,7 @@ class Worker:
             error = crash_report.explain(problem)
         if error is not None and status == "failed":
             error = self._give_up(number, row, error, fatal)
-        return Outcome(number, status, error, time.monotonic() - begun, fatal, known)
+        return Outcome(number, status, error, time.monotonic() - begun, fatal, known, self._parts)
 
     def _found(self, plan: Plan, content: bytes, row: Row, number: int, pipe: Connection | None) -> tuple[Row, bool]:
         """Finish a cell; returns its row, and whether it came from the store."""
@@ -205,6 +208,9 @@ class Worker:
                     pipe.send(fraction)
 
         ready.run(self._work.limits, progress)
+        if plan.parts and (work / PART_TIMES).exists():
+            rows = json.loads((work / PART_TIMES).read_text())
+            self._parts = tuple((row["busy_s"], row["waited_s"]) for row in rows)
         return store_cell(work, plan, folder)
 
     def _give_up(self, number: int, row: Row, error: str, fatal: bool) -> str:

@@ -37,6 +37,8 @@ Pace = Literal["fast", "real", "manual"]
 time, or not at all, except by `qbed advance`.
 """
 PACES: tuple[Pace, ...] = get_args(Pace)
+PART_TIMES = "parts.json"
+"""The file in a divided cell's folder with the windows of each part, and its seconds of computing and of waiting."""
 
 
 class CellError(QbedError):

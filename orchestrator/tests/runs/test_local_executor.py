@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Ctrl-C while a worker starts: the worker does not see it, and the runner sees it a moment later."""
+"""A Ctrl-C while a worker starts: the worker does not see it, and the runner sees it a moment later. The cores
+of workers.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from qbed.runs.executor.local import _uninterrupted
+from qbed.runs.executor.local import _uninterrupted, groups
 
 # A process of its own: the first that multiprocessing starts is the one that matters.
 STARTS = """
@@ -56,3 +58,11 @@ def test_an_interrupt_comes_when_the_worker_stands(on_another_thread: bool) -> N
     assert stands
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_a_worker_has_a_core_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3, 6})
+    assert groups([0, 1, 2, 3, 6], 1) == [(0,), (1,), (2,), (3,), (6,)]
+    assert groups([0, 1, 2, 3, 6], 2) == [(0, 1), (2, 3)]
+    assert groups([0], 2) == [(0, 1)]  # --jobs 1
+    assert groups([0, 1, 2, 3, 6], 8) == [(0, 1, 2, 3, 6)]

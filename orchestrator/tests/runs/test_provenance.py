@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commit of a lab's folder."""
+"""The commit of a lab's folder, and the times of a run's parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qbed.runs.provenance import commit_of
+from qbed.runs.executor import WALL_TIMES
+from qbed.runs.provenance import commit_of, part_times, wall_times
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -51,3 +52,18 @@ def test_a_lab_elsewhere_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert commit_of(tmp_path) is None
     monkeypatch.setenv("PATH", str(tmp_path))
     assert commit_of(tmp_path) is None
+
+
+def test_the_times_of_parts_are_sums_over_cells(tmp_path: Path) -> None:
+    (tmp_path / "cells").mkdir()
+    times = tmp_path / "cells" / WALL_TIMES
+    times.write_text(
+        '{"cell": 0, "wall_s": 3.0, "parts": [[2.5, 0.5], [2.0, 1.0]]}\n'
+        '{"cell": 1, "wall_s": 2.0}\n'
+        '{"cell": 2, "wall_s": 4.0, "parts": [[3.0, 1.0], [4.0, 0.0]]}\n'
+        '{"cell": 3, "wal'
+    )
+    assert part_times(tmp_path) == "part 0 computed 5.5 s and waited 1.5 s; part 1 computed 6.0 s and waited 1.0 s"
+    assert wall_times(tmp_path) == {0: 3.0, 1: 2.0, 2: 4.0}
+    times.write_text('{"cell": 1, "wall_s": 2.0}\n')
+    assert part_times(tmp_path) == ""

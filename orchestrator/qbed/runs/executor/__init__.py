@@ -88,7 +88,8 @@ class OutcomeLog:
         """Record the outcome of an ended cell; `RunAbortedError` if it is fatal."""
         setattr(self.totals, outcome.status, getattr(self.totals, outcome.status) + 1)
         self.totals.stored += outcome.stored
-        self._times.write(json.dumps({"cell": outcome.cell, "wall_s": round(outcome.wall_s, 3)}) + "\n")
+        parts = {"parts": [[round(seconds, 3) for seconds in part] for part in outcome.parts]} if outcome.parts else {}
+        self._times.write(json.dumps({"cell": outcome.cell, "wall_s": round(outcome.wall_s, 3), **parts}) + "\n")
         self._times.flush()
         self._watcher.outcome(outcome)
         if outcome.fatal:

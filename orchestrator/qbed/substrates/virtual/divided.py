@@ -18,7 +18,7 @@ from pathlib import Path
 from qbed.base.json_files import Row
 from qbed.plan.model import Plan
 from qbed.plan.parts import distances_ns
-from qbed.substrates import CellError, Limits, Progress
+from qbed.substrates import PART_TIMES, CellError, Limits, Progress
 from qbed.substrates.merge import COUNTERS, merge, merged_counters, read_json
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.cell import judge
@@ -47,11 +47,11 @@ class DividedCell:
         folders = [part_folder(self.folder, part) for part in range(count)]
         for folder in folders:
             folder.mkdir(parents=True)
-            os.link(self.folder / "plan.json", folder / "plan.json")
+            shutil.copyfile(self.folder / "plan.json", folder / "plan.json")
         cores = len(os.sched_getaffinity(0))
         with part_memory(distances_ns(self.plan), START_NS, SPINS if cores >= count else 0) as memory:
             with self._guests(folders, memory) as guests:
-                _Watch(self, folders, guests, limits, progress).run()
+                ran_s = _Watch(self, folders, guests, limits, progress).run()
             times = [memory.times(part) for part in range(count)]
         with (self.folder / "console.log").open("wb") as console:
             for folder in folders:
@@ -67,9 +67,10 @@ class DividedCell:
         ends = [done.end_ns or 0 for agent in agents if (done := read_done(agent / "done.json")) is not None]
         (out / "done.json").write_text(json.dumps({"status": "complete", "end_ns": max(ends)}))
         rows = [
-            {"part": part, "windows": found.windows, "waited_ns": found.waited_ns} for part, found in enumerate(times)
+            {"windows": found.windows, "busy_s": ran - found.waited_ns / 1e9, "waited_s": found.waited_ns / 1e9}
+            for found, ran in zip(times, ran_s, strict=True)
         ]
-        (self.folder / "parts.json").write_text(json.dumps(rows))
+        (self.folder / PART_TIMES).write_text(json.dumps(rows))
 
     @contextmanager
     def _guests(self, folders: Sequence[Path], memory: PartMemory) -> Iterator[list[Guest]]:
@@ -96,10 +97,11 @@ class _Watch:
         self._cell, self._folders, self._guests = cell, folders, guests
         self._limits, self._progress = limits, progress
         self._at_ns = [-1] * len(guests)
+        self._ended_at = [0.0] * len(guests)
         self._running = set(range(len(guests)))
 
-    def run(self) -> None:
-        """`CellError` as soon as one part fails."""
+    def run(self) -> list[float]:
+        """Return for how many seconds each part ran. `CellError` as soon as one fails."""
         begun = moved = time.monotonic()
         quota = Quota(self._cell.folder, self._limits.space_bytes)
         while self._running:
@@ -111,10 +113,10 @@ class _Watch:
                     "of virtual time"
                 )
             if now - moved > self._limits.stall_s:
-                raise CellError(
-                    f"no progress in {self._limits.stall_s:g} s of wall clock: virtual time stands still at "
-                    f"{reached_ns} ns"
+                what = (
+                    f"virtual time stands still at {reached_ns} ns" if reached_ns >= 0 else "a part does not get ready"
                 )
+                raise CellError(f"{what}: no progress in {self._limits.stall_s:g} s of wall clock")
             if excess := quota.excess():
                 raise CellError(excess)
             for part in self._ready(EVERY_S):
@@ -122,6 +124,7 @@ class _Watch:
                     moved = time.monotonic()
             if min(self._at_ns) > max(reached_ns, 0):
                 self._progress(min(1.0, min(self._at_ns) / self._cell.plan.duration_ns))
+        return [ended - begun for ended in self._ended_at]
 
     def _ready(self, timeout_s: float) -> list[int]:
         """The running parts with messages, or that have ended."""
@@ -134,6 +137,7 @@ class _Watch:
         messages = self._guests[part].wait(0)
         if messages is None:
             self._running.discard(part)
+            self._ended_at[part] = time.monotonic()
             self._judge(part, None)
             return True
         moved = False
