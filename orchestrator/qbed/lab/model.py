@@ -266,4 +266,4 @@ class Lab(Strict):
     default is the kernel of the set-up.
     """
     memory: Annotated[Size | None, Field(examples=["2 GB"])] = None
-    """Memory of the lab's kernel. The default is an estimate."""
+    """Memory of the lab's kernel, or of that of each part. The default is an estimate."""
