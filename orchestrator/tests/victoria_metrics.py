@@ -35,7 +35,8 @@ class VictoriaMetrics:
         """The series of a metric: `metric` with its labels, `timestamps` in milliseconds, and `values`."""
         self.ask("/internal/force_flush")
         match = f'{{__name__="{metric}"}}'
-        content = self.ask("/api/v1/export", **{"match[]": match, "start": "0"})
+        # The default end is the last whole second, before samples that a short campaign has just sent.
+        content = self.ask("/api/v1/export", **{"match[]": match, "start": "0", "end": str(int(time.time()) + 60)})
         return [json.loads(line) for line in content.splitlines()]
 
 
