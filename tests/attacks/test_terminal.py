@@ -25,10 +25,11 @@ PAYLOADS = ("\x1b]0;owned\x07", "\x1b[2J\x1b[H", "\x9b31m", "\u202egnp.exe", "\r
 EVIL = "a" + "".join(PAYLOADS) + "[/x][bold]z"
 WRITERS = {
     *("base/terminal.py", "__main__.py", "substrates/virtual/keeper.py", "substrates/rebuild.py"),
-    *("service/query_worker.py", "service/events.py", "cli/look.py"),
+    *("service/query_worker.py", "service/events.py", "cli/look.py", "base/limited.py"),
 }
 """Modules that may write to a descriptor: the terminal's module, the start before its import, a pipe from the keeper to
-its parent, the set-up's output, a query worker's reply, a job's events, and packets of a capture.
+its parent, the set-up's output, a query worker's reply, a job's events, packets of a capture, and a limited function's
+result.
 """
 
 

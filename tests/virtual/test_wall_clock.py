@@ -35,8 +35,8 @@ AHEAD_NS = 500_000_000
 def follow_the_wall(monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
     """Let guests follow the wall clock, and start half a second of lab time before the epoch."""
 
-    def with_wall_clock(kernel: Path, plan: Plan, mode: Any, gate_fd: int, confine_fd: int) -> list[str]:
-        arguments = command_line(kernel, plan, mode, gate_fd, confine_fd)
+    def with_wall_clock(kernel: Path, plan: Plan, *rest: Any) -> list[str]:
+        arguments = command_line(kernel, plan, *rest)
         origin = time.monotonic_ns() + (AHEAD_NS - plan.epoch_ns) * dilation
         after = arguments.index("time-travel=inf-cpu") + 1
         return [*arguments[:after], f"wall-clock={origin}:{dilation}", *arguments[after:]]
