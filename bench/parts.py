@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from bench.harness import Cell, Cost, Figure, cores, measured, smallest
 from bench.scale import STAR, labs
+from qbed.substrates import PART_TIMES
 from qbed.substrates.virtual.part_memory import SPINS
 
 INCAST = "  - flows: {from: h1..h999, to: h1000, size: 1 MB}"
@@ -38,7 +39,7 @@ def turns(rounds: int, *runs: tuple[Cell, int]) -> list[Cost]:
 
 def waited(cell: Cell) -> float:
     """The largest wait of a part for others, in seconds."""
-    return float(max(row["waited_s"] for row in json.loads((cell.folder / "parts.json").read_text())))
+    return float(max(row["waited_s"] for row in json.loads((cell.folder / PART_TIMES).read_text())))
 
 
 def measure(rounds: int) -> list[Figure]:

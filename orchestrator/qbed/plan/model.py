@@ -8,7 +8,7 @@ back.
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
@@ -21,6 +21,8 @@ from qbed.plan.queue import Queue, QueueChange
 from qbed.plan.workload import Controller, Expectation, Launch, Program, Workload
 
 VERSION = 1
+MAX_PARTS = 64
+"""The kernels of a lab's parts share memory for so many (kernel/uml/um_parts.h)."""
 
 
 class Via(Part):
@@ -312,7 +314,7 @@ class Plan(Part):
     """Time spans with their own sums."""
     p4: list[P4Program] = []
     """Programs of the nodes' pipelines."""
-    parts: list[int] = []
+    parts: list[Annotated[int, Field(ge=0, lt=MAX_PARTS)]] = []
     """The part of the lab that each node belongs to. Empty: the lab is not divided."""
 
     def dumps(self) -> str:
@@ -325,6 +327,11 @@ class Plan(Part):
     def loads(cls, text: str | bytes) -> "Plan":
         """The plan of a JSON text."""
         return cls.model_validate_json(text)
+
+    @property
+    def part_count(self) -> int:
+        """The number of kernels that a run of the lab has."""
+        return max(self.parts, default=0) + 1
 
     @cached_property
     def routing(self) -> Routing:

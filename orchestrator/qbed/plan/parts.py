@@ -156,7 +156,7 @@ def cut_links(plan: Plan) -> list[int]:
 
 def distances_ns(plan: Plan) -> list[list[int]]:
     """The least time from an event in one part to its first effect in another one, or by way of others in itself."""
-    count = max(plan.parts) + 1
+    count = plan.part_count
     distances = [[NEVER_NS] * count for _ in range(count)]
     least = least_delays_ns(plan.links, plan.changes)
     for index in cut_links(plan):
@@ -171,7 +171,7 @@ def distances_ns(plan: Plan) -> list[list[int]]:
 
 def loads(plan: Plan) -> list[float]:
     """The share of each part in the sum of the rates of all link ends."""
-    found = [0] * (max(plan.parts) + 1)
+    found = [0] * plan.part_count
     for link in plan.links:
         for end in (link.a, link.b):
             found[plan.parts[end.node]] += min(end.rate_bps, MAX_RATE_BPS)

@@ -114,3 +114,13 @@ def test_parts_are_a_setting_with_bounds(tmp_path: Path) -> None:
     for value in ("0", "65", "two", "1.5"):
         with pytest.raises(LabError, match=r"lab\.yml:7:8: parts"):
             divided(tmp_path, "{star: {hosts: 100}}", value)
+
+
+@pytest.mark.parametrize("part", [-1, 64, 10**9])
+def test_a_plan_with_an_impossible_part_is_refused(tmp_path: Path, part: int) -> None:
+    plan = divided(tmp_path, "{dumbbell: {left: 2, right: 2}}", 2)
+    assert plan.part_count == 2
+    text = plan.dumps().replace('"parts": [\n  0', f'"parts": [\n  {part}')
+    assert text != plan.dumps()
+    with pytest.raises(ValueError, match="parts"):
+        Plan.loads(text)

@@ -42,7 +42,7 @@ class DividedCell:
 
     def run(self, limits: Limits, progress: Progress) -> None:
         """Run `plan.json`. All guests have ended when this returns or raises."""
-        count = max(self.plan.parts) + 1
+        count = self.plan.part_count
         shutil.rmtree(self.folder / PARTS, ignore_errors=True)
         folders = [part_folder(self.folder, part) for part in range(count)]
         for folder in folders:

@@ -76,7 +76,7 @@ def command_line(
 
 def guest_memory(plan: Plan, part: PartOfLab | None) -> int:
     """Memory of a guest that runs a part, or all of the lab."""
-    return plan.memory_bytes * (max(plan.parts) + 1 if plan.parts and part is None else 1)
+    return plan.memory_bytes * (plan.part_count if part is None else 1)
 
 
 def may_use_ipv6(plan: Plan) -> bool:

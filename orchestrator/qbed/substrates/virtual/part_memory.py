@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-MAX_PARTS = 64
+from qbed.plan.model import MAX_PARTS
+
 PARTS_FD = 220
 """The lowest descriptor of the memory: the guests' command lines contain it, so it is the same in each run."""
 BATCH_BYTES = 4 << 20

@@ -61,7 +61,7 @@ def sample_folders(folder: Path, plan: Plan) -> list[Path]:
     merged, parts = folder / OUT, folder / PARTS
     if (merged / "done.json").exists() or not parts.exists():
         return [merged]
-    return [part_folder(folder, part) / OUT for part in range(max(plan.parts) + 1)]
+    return [part_folder(folder, part) / OUT for part in range(plan.part_count)]
 
 
 @dataclass(frozen=True)
