@@ -104,13 +104,14 @@ class CellTail:
     def __init__(self, run: Path) -> None:
         self._run = run
         self._cell: _RunningCell | None = None
+        self._tables: Iterator[Event] | None = None
         self._begun: list[Path] = []
         self._seen_ns = -1
 
     @property
     def behind(self) -> bool:
         """Whether more is left to read."""
-        return self._cell is not None and any(files.full for files in self._cell.files)
+        return self._tables is not None or self._cell is not None and any(files.full for files in self._cell.files)
 
     @property
     def awaited(self) -> bool:
@@ -120,7 +121,11 @@ class CellTail:
         return self._cell is not None and not self._cell.gone and not self._cell.open()
 
     def poll(self) -> list[Event]:
-        """New events of the running cell."""
+        """New events of the running cell. A cell that ended before its files were opened is read from its tables."""
+        if self._tables is not None:
+            event = next(self._tables, None)
+            self._tables = None if event is None else self._tables
+            return [] if event is None else [event]
         if self._cell is None:
             self._cell = self._newest()
             return [] if self._cell is None else [("cell", self._cell.viewer.description)]
@@ -130,10 +135,22 @@ class CellTail:
         except (QbedError, ValueError, ArithmeticError):  # a guest that was killed in the middle of a record
             events, ended = [], True
         if ended and not events:
-            number = self._cell.number
+            number, missed = self._cell.number, not self._cell.opened
+            if missed and self._cell.unfinished:
+                return []
             self.close()
+            if missed:
+                self._tables = self._missed(number)
+                return []
             return [("cell-end", {"cell": number})]
         return events
+
+    def _missed(self, cell: int) -> Iterator[Event]:
+        """The events of an ended cell, with its description again; only its end if it has no tables."""
+        try:
+            yield from ended_cell(self._run, cell)
+        except QbedError:
+            yield "cell-end", {"cell": cell}
 
     def _newest(self) -> _RunningCell | None:
         with suppress(OSError, QbedError, ValueError):
@@ -178,6 +195,17 @@ class _RunningCell:
             for index, (port, queue) in enumerate(zip(port_names(plan), plan.queues, strict=True))
         ]
         self.viewer = _Viewer(run, self.number, queues, plan.duration_ns)
+        self.open()
+
+    @property
+    def opened(self) -> bool:
+        """Whether the samples of queues are readable, even if their files were removed."""
+        return all(files.queues.opened for files in self.files)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the cell has its first folder still: it runs, or its tables are being written."""
+        return self._work.parent.exists()
 
     @property
     def gone(self) -> bool:
@@ -188,9 +216,11 @@ class _RunningCell:
             return True
 
     def open(self) -> bool:
-        """Open the files that exist; returns whether those of the samples of queues do."""
-        opened = [(files.queues.open(), files.flows.open()) for files in self.files]
-        return all(queues for queues, _ in opened)
+        """Open the files that exist; returns whether those of the samples of queues are open."""
+        for files in self.files:
+            files.queues.open()
+            files.flows.open()
+        return self.opened
 
     def new(self) -> Iterator[Event]:
         """New events: at most a piece of each file."""

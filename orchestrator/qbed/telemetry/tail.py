@@ -40,6 +40,10 @@ class GrowingFile(Generic[_Item]):
         if self._stream is None:
             with suppress(OSError):
                 self._stream = self._path.open("rb")
+        return self.opened
+
+    @property
+    def opened(self) -> bool:
         return self._stream is not None
 
     def piece(self) -> Iterator[_Item]:

@@ -132,6 +132,32 @@ def test_an_ended_cell_gives_the_events_of_the_running_one(run: Path) -> None:
             missing(run, 4)
 
 
+def test_a_cell_that_ended_before_its_files_were_opened_is_read_from_its_tables(run: Path) -> None:
+    cell, plan = start(run)
+    out = cell / "work/out"
+    out.rename(run.parent / "out")  # the samples' files do not exist yet
+    tail = CellTail(run)
+    first = tail.poll()
+    assert [name for name, _ in first] == ["cell"] and tail.awaited
+    (run.parent / "out").rename(out)
+    store_cell(cell / "work", plan, cell)
+    shutil.rmtree(cell / "work")
+    assert tail.poll() == []  # its folder does not have its final name yet
+    cell.rename(run / "cells/000003")
+    again = list(ended_cell(run, 3))
+    assert watched(tail) == again and again[0] == first[0] and len(again) > 3
+
+
+def test_a_cell_that_failed_before_its_files_were_opened_ends(run: Path) -> None:
+    cell, _ = start(run)
+    shutil.rmtree(cell / "work/out")
+    tail = CellTail(run)
+    assert [name for name, _ in tail.poll()] == ["cell"]
+    cell.rename(run / "cells/000003.failed")
+    assert watched(tail) == [("cell-end", {"cell": 3})]
+    assert tail.poll() == []
+
+
 def assert_window(run: Path, whole: dict[Any, list[float]], packets: int) -> None:
     """A window of ended cells has finer columns of the same samples."""
     name, description = next(events := ended_cell(run, 3, (4_000_000, 6_000_000)))
