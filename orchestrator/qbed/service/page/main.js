@@ -35,13 +35,13 @@ const detail = new Detail(timeline, [heat, curves, rates]);
 /** @type {View[]} */
 const views = [heat, curves, rates, bars, topology, totals];
 const page = {
-  timeline, heat, curves, topology, detail, job: /** @type {number | null} */ (null), paused: false, frames: 0, addressed: '', listed: '',
+  timeline, heat, curves, topology, detail, job: /** @type {number | null} */ (null), paused: false, frames: 0, addressed: '', routed: '', listed: '',
   series: /** @type {Series | null} */ (null), latest: /** @type {Series | null} */ (null),
   stop: new AbortController(), watch: new AbortController(), compared: new AbortController(),
   wanted: /** @type {Place | null} */ (null), figures: 0,
   held: /** @type {[string, any, AbortSignal][]} */ ([]),  // events of the newest cell that were received during a pause
 };
-Object.assign(window, {qbed: page});  // for the browser's console and the tests
+Object.assign(window, {qbed: Object.assign(page, {updateAddress})});  // for the browser's console and the tests
 
 /** @param {string} text */
 function showMessage(text) { $('message').textContent = text; }
@@ -232,11 +232,13 @@ function place() {
   };
 }
 
+/** Writes what is shown into the address, unless the user has just chosen another: its event is received later. */
 function updateAddress() {
-  if ($('live').hidden || !page.series || page.wanted) return;
+  if ($('live').hidden || !page.series || page.wanted || location.hash !== page.routed) return;
   const hash = format(place());
   if (hash !== page.addressed) history.replaceState(null, '', hash);
   page.addressed = hash;
+  page.routed = location.hash;
 }
 
 let due = 0;
@@ -260,6 +262,7 @@ async function report() {
 
 function route() {
   const gallery = location.hash === '#gallery', wanted = parse(location.hash);
+  page.routed = location.hash;
   $('live').hidden = gallery;
   $('gallery').hidden = !gallery;
   if (gallery) attempt(async () => showGallery($('gallery'), await get('/gallery')));
