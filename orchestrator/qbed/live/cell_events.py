@@ -111,7 +111,7 @@ class CellTail:
     @property
     def behind(self) -> bool:
         """Whether more is left to read."""
-        return self._tables is not None or self._cell is not None and any(files.full for files in self._cell.files)
+        return self._tables is not None or (self._cell is not None and any(files.full for files in self._cell.files))
 
     @property
     def awaited(self) -> bool:
