@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run every fuzzer and attack: `python tests/attacks/attack.py [--minutes 5] [--long] [--out runs/attack]`.
 
-Each gets a share of the time. The counts are printed and written to counts.json; findings are kept beside it. Status 1
-if anything was found. `--long` adds the fuzzers of the Rust crates. failing_calls.py alone runs all of its cases.
+Two run at a time, and each gets a share of the time. The counts are printed and written to counts.json; findings are
+kept beside it. Status 1 if anything was found. `--long` adds the fuzzers of the Rust crates and tries 100,000 lab and
+campaign files, if they fit into the time. failing_calls.py alone runs all of its cases.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SHARES = {
-    "labs": 0.3, "campaigns": 0.2, "sql": 0.1, "inspect": 0.05, "import": 0.05, "service": 0.05, "telemetry": 0.03,
+    "labs": 0.9, "campaigns": 0.9, "sql": 0.1, "inspect": 0.05, "import": 0.05, "service": 0.05, "telemetry": 0.03,
     "plans": 0.04, "netlink": 0.03, "failing calls": 0.15,
 }  # fmt: skip
 """Parts of the time. A fuzzer ends by itself; failing calls are as many as fit into their part."""
+EXAMPLES = {False: {"labs": 4_000, "campaigns": 300}, True: {"labs": 92_000, "campaigns": 8_000}}
+"""The cases after which a fuzzer ends, in short and long runs."""
+LANES = 2
 CALL_S = 5.0
 """Approximate time of a failing call's case."""
 KILL_S = 4.0
@@ -50,7 +55,9 @@ def steps(seconds: float, out: Path, seed: int, *, long: bool) -> Iterator[Step]
         elif name in ("telemetry", "plans", "netlink"):
             yield Step(name, [sys.executable, f"tests/fuzz/{name}.py", *limit, *written], counts)
         else:
-            command = [sys.executable, "tests/fuzz/run.py", name, *limit, *written, "--out", str(out / "fuzz")]
+            examples = ["--examples", str(EXAMPLES[long][name])] if name in EXAMPLES[long] else []
+            command = [sys.executable, "tests/fuzz/run.py", name, *limit, *examples, *written]
+            command += ["--out", str(out / "fuzz")]
             yield Step(name, command, counts)
     kills = max(5, round(seconds * 0.1 / KILL_S))
     yield Step("kills", [sys.executable, "tests/e2e/kill_campaign.py", "--kills", str(kills)])
@@ -76,6 +83,25 @@ def counts(step: Step) -> dict[str, object]:
     return inner[0] if len(inner) == 1 and isinstance(inner[0], dict) else found
 
 
+def run(step: Step, out: Path) -> tuple[str, dict[str, object]]:
+    """Run a step and print its counts. Returns its name and its part of the report."""
+    if step.counts is not None:
+        step.counts.unlink(missing_ok=True)
+    begun = time.monotonic()
+    log = out / f"{step.name.replace(' ', '-')}.log"
+    with log.open("w") as file:
+        status = subprocess.run(
+            step.command,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=os.environ | dict(step.environment),
+            check=False,
+        ).returncode
+    shown = ", ".join(f"{number} {what}" for what, number in counts(step).items())
+    print(f"{step.name:<14} {'ok' if status == 0 else f'FOUND: {log}':<8} {shown}", flush=True)
+    return step.name, {"status": status, "seconds": round(time.monotonic() - begun), "counts": counts(step)}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
@@ -88,26 +114,16 @@ def main() -> int:
     out = options.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     report: dict[str, dict[str, object]] = {}
-    for step in steps(options.minutes * 60, out, options.seed, long=options.long):
-        if options.only and step.name not in options.only:
-            continue
-        if step.counts is not None:
-            step.counts.unlink(missing_ok=True)
-        begun = time.monotonic()
-        log = out / f"{step.name.replace(' ', '-')}.log"
-        with log.open("w") as file:
-            status = subprocess.run(
-                step.command,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=os.environ | dict(step.environment),
-                check=False,
-            ).returncode
-        report[step.name] = {"status": status, "seconds": round(time.monotonic() - begun), "counts": counts(step)}
-        shown = ", ".join(f"{number} {what}" for what, number in counts(step).items())
-        print(f"{step.name:<14} {'ok' if status == 0 else f'FOUND: {log}':<8} {shown}", flush=True)
-        whole = {"seed": options.seed, "steps": report}
-        (out / "counts.json").write_text(json.dumps(whole, indent=1) + "\n")
+    chosen = [
+        step
+        for step in steps(options.minutes * 60, out, options.seed, long=options.long)
+        if not options.only or step.name in options.only
+    ]
+    with ThreadPoolExecutor(LANES) as pool:
+        for done in as_completed(pool.submit(run, step, out) for step in chosen):
+            name, report[name] = done.result()
+            whole = {"seed": options.seed, "steps": report}
+            (out / "counts.json").write_text(json.dumps(whole, indent=1) + "\n")
     return int(any(step["status"] for step in report.values()))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ REAL: dict[str, Any] = {
     for path in sorted((ROOT / "labs").glob("*/*.yml"))
 }
 LABS = {name: tree for name, tree in REAL.items() if name.endswith("/lab.yml")}
+LARGE = ("datacenter/", "scale/")
 CAMPAIGNS = {name: tree for name, tree in REAL.items() if name not in LABS}
 
 SCHEMA = schema()
@@ -95,17 +97,23 @@ BY_NAME = {
     name: [container[key] for tree in REAL.values() for container, key in _places(tree) if key == name]
     for name in {key for tree in REAL.values() for container, key in _places(tree) if isinstance(container, dict)}
 }
+HOW = (*["near"] * 12, "value", "value", "value", "part", "remove", "rename", "add", "repeat")
 FACTORS = (0, 0.001, 0.1, 0.5, 0.9, 1.1, 2, 10, 100, 1000, 1_000_000, 10**12)
 _NUMBER = re.compile(r"[0-9]{1,18}")
 NAMES = sorted({key for tree in REAL.values() for container, key in _places(tree) if isinstance(container, dict)})
+
+
+def _pick(draw: Draw, values: Sequence[Any]) -> Any:
+    """Draw one of a sequence's values. `st.sampled_from` reads the sequence for each draw."""
+    return values[draw(st.integers(0, len(values) - 1))]
 
 
 def _near(draw: Draw, key: Any, value: Any) -> Any:
     """A plausible value for a key: a value of the same key elsewhere, or the old value with its numbers scaled."""
     values = BY_NAME.get(key, [])
     if values and draw(st.booleans()):
-        return copy.deepcopy(draw(st.sampled_from(values)))
-    factor = draw(st.sampled_from(FACTORS))
+        return copy.deepcopy(_pick(draw, values))
+    factor = _pick(draw, FACTORS)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return type(value)(value * factor)
     if isinstance(value, str):
@@ -118,23 +126,21 @@ def _change(draw: Draw, tree: Any) -> None:
     places = _places(tree)
     if not places:
         return
-    container, key = draw(st.sampled_from(places))
-    how = draw(
-        st.sampled_from((*["near"] * 12, "value", "value", "value", "part", "remove", "rename", "add", "repeat"))
-    )
+    container, key = _pick(draw, places)
+    how = _pick(draw, HOW)
     if how == "near":
         container[key] = _near(draw, key, container[key])
     elif how == "value":
         container[key] = draw(VALUES)
     elif how == "part":
-        container[key] = copy.deepcopy(draw(st.sampled_from(PARTS)))
+        container[key] = copy.deepcopy(_pick(draw, PARTS))
     elif how == "remove":
         del container[key]
     elif isinstance(container, dict):
-        other = draw(st.sampled_from((*NAMES, *WORDS)))
+        other = _pick(draw, (*NAMES, *WORDS))
         container[other] = container.pop(key) if how == "rename" else draw(VALUES)
     else:
-        container.extend([container[key]] * draw(st.sampled_from((1, 2, 10, 300))))
+        container.extend([container[key]] * _pick(draw, (1, 2, 10, 300)))
 
 
 FRAGMENTS = (
@@ -154,7 +160,7 @@ def _corrupt(draw: Draw, text: str) -> str:
 
 def _write(draw: Draw, tree: Any) -> str:
     text = json.dumps(tree) if draw(st.booleans()) else yaml.dump(tree, Dumper=yaml.CSafeDumper, allow_unicode=True)
-    for _ in range(draw(st.sampled_from((*[0] * 12, 1, 2)))):
+    for _ in range(_pick(draw, (*[0] * 12, 1, 2))):
         text = _corrupt(draw, text)
     return text
 
@@ -164,12 +170,12 @@ def _conforming(draw: Draw, node: dict[str, Any], depth: int = 0) -> Any:
     if "$ref" in node:
         return _conforming(draw, SCHEMA["$defs"][node["$ref"].rpartition("/")[2]], depth)
     if "anyOf" in node:
-        return _conforming(draw, draw(st.sampled_from(node["anyOf"])), depth)
+        return _conforming(draw, _pick(draw, node["anyOf"]), depth)
     if "allOf" in node:
         return _conforming(draw, node["allOf"][0], depth)
     for keyword in ("enum", "examples"):
         if keyword in node and draw(st.integers(0, 4)):
-            return draw(st.sampled_from(node[keyword]))
+            return _pick(draw, node[keyword])
     if "const" in node:
         return node["const"]
     kind = node.get("type")
@@ -190,7 +196,7 @@ def _object(draw: Draw, node: dict[str, Any], depth: int) -> dict[str, Any]:
     known = node.get("properties", {})
     found = {}
     if node.get("maxProperties") == 1 and known:
-        chosen = [draw(st.sampled_from(sorted(known)))]
+        chosen = [_pick(draw, sorted(known))]
     else:
         optional = [name for name in known if name not in node.get("required", ())]
         few = draw(st.lists(st.sampled_from(optional), max_size=3, unique=True)) if optional else []
@@ -201,7 +207,7 @@ def _object(draw: Draw, node: dict[str, Any], depth: int) -> dict[str, Any]:
     if isinstance(more, dict) and draw(st.integers(0, 3)):
         found["default"] = _conforming(draw, more, depth + 1)
         if not draw(st.integers(0, 2)):
-            found[draw(st.sampled_from(WORDS))] = _conforming(draw, more, depth + 1)
+            found[_pick(draw, WORDS)] = _conforming(draw, more, depth + 1)
     return found
 
 
@@ -209,9 +215,10 @@ def _object(draw: Draw, node: dict[str, Any], depth: int) -> dict[str, Any]:
 def labs(draw: Draw) -> Case:
     """Generate a lab file, mostly a valid one."""
     if draw(st.integers(0, 3)):
-        tree: Any = copy.deepcopy(LABS[draw(st.sampled_from(sorted(LABS)))])
-        small = draw(st.booleans())  # a large topology takes longer and covers no more code
-        if small:
+        name = _pick(draw, sorted(LABS))
+        tree: Any = copy.deepcopy(LABS[name])
+        rarely = 100 if name.startswith(LARGE) else 3
+        if draw(st.integers(1, rarely)) < rarely:  # a large topology takes longer and covers no more code
             tree["topology"] = {"dumbbell": {"left": 4, "right": 4}}
     else:
         tree = _conforming(draw, SCHEMA)
@@ -223,9 +230,9 @@ def labs(draw: Draw) -> Case:
 @st.composite
 def campaigns(draw: Draw) -> Case:
     """Generate a campaign file and its lab file."""
-    name = draw(st.sampled_from(sorted(CAMPAIGNS)))
+    name = _pick(draw, sorted(CAMPAIGNS))
     tree, lab = copy.deepcopy(REAL[name]), copy.deepcopy(REAL[f"{name.partition('/')[0]}/lab.yml"])
-    if "datacenter" in name or draw(st.integers(0, 3)):
+    if name.startswith(LARGE) or draw(st.integers(0, 9)):  # each value of an axis compiles the lab
         lab = {**copy.deepcopy(LABS["dumbbell/lab.yml"]), "name": "small"}
     for _ in range(draw(st.integers(1, 4))):
         _change(draw, tree)
@@ -271,7 +278,7 @@ CONTAINERLAB: tuple[dict[str, Any], ...] = (
 @st.composite
 def containerlab(draw: Draw) -> Case:
     """Generate a topology file of Containerlab, mostly a valid one."""
-    tree: Any = copy.deepcopy(draw(st.sampled_from(CONTAINERLAB)))
+    tree: Any = copy.deepcopy(_pick(draw, CONTAINERLAB))
     for _ in range(draw(st.integers(0, 4))):
         _change(draw, tree)
     return {"lab.clab.yml": _write(draw, tree)}
@@ -301,7 +308,7 @@ SQL = {
 @st.composite
 def sqls(draw: Draw) -> Case:
     """Generate the SQL of a claim, a figure, a figure's condition and a view from mutated queries of labs/."""
-    name = draw(st.sampled_from(sorted(CAMPAIGNS)))
+    name = _pick(draw, sorted(CAMPAIGNS))
     texts, real = [], SQL[name]
     for _ in range(3):
         text = draw(st.one_of(st.sampled_from(real), st.lists(st.sampled_from(SQL_TOKENS), max_size=10).map(" ".join)))

@@ -27,6 +27,8 @@ from fuzz.targets import Target
 
 HANG_S = 10.0
 MEMORY = 1 << 30
+MEMORY_FOLDER = next((place for place in ("/dev/shm",) if os.access(place, os.W_OK)), None)
+"""Folder of the cases: a file in memory costs less than one on a disk."""
 KINDS = ("refused", "accepted", "tracebacks", "hangs", "over 1 GB")
 _SHARED_BYTES = 1 << 26
 _HEAD = struct.Struct("<dQ4Q")
@@ -149,7 +151,7 @@ def _fork(tries: Tries, target: Target, state: _SharedState) -> tuple[int, int]:
 def _run_child(tries: Tries, target: Target, state: _SharedState, out: int) -> None:
     counted: Counter[str] = Counter()
     known: set[str] = set()
-    home = Path(tempfile.mkdtemp(prefix="qbed-fuzz-"))
+    home = Path(tempfile.mkdtemp(prefix="qbed-fuzz-", dir=MEMORY_FOLDER))
 
     def run_case(case: Case) -> None:
         for name, text in case.items():

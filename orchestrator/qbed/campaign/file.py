@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from typing import Annotated
 from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema, field_validator
 
 from qbed.base.errors import LabError, nearest
+from qbed.base.json_files import Schema
 from qbed.campaign.axes import Alternative, AxisEntry, FieldAxis, Part, Value, alternatives, check_axes, column_name
 from qbed.campaign.bands import METRICS, Band, parse_band
 from qbed.campaign.claim import Claim
@@ -131,11 +133,16 @@ def campaign_of(source: Source) -> tuple[Campaign, Source]:
     try:
         campaign = Campaign.model_validate(source.values)
     except ValidationError as error:
-        raise CampaignError(explain(error, source, Campaign.model_json_schema())) from None
+        raise CampaignError(explain(error, source, _schema())) from None
     wrong = list(_too_many(campaign, source)) or list(islice(_wrong(campaign, source), MAX_ERRORS))
     if wrong:
         raise CampaignError(wrong)
     return campaign, source
+
+
+@cache
+def _schema() -> Schema:
+    return Campaign.model_json_schema()
 
 
 def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:

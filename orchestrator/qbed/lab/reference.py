@@ -67,11 +67,12 @@ Any field can be set by its path, by `--set` or as an axis of a campaign: `links
 
 def schema() -> Schema:
     """The lab file's JSON Schema (draft 2020-12), every scheme's parameters among the settings of queues."""
-    return copy.deepcopy(_schema())
+    return copy.deepcopy(cached_schema())
 
 
 @cache
-def _schema() -> Schema:
+def cached_schema() -> Schema:
+    """`schema()` without a copy: a caller does not change it."""
     result = Lab.model_json_schema(by_alias=True)
     result = {"$schema": "https://json-schema.org/draft/2020-12/schema", **result}
     for name, choice, declared in (
@@ -171,7 +172,7 @@ def page() -> str:
     schemes = ("## Schemes\n", *(_declared(scheme) for scheme in registry().values()))
     rates = ("## Controllers\n", *(_declared(controller) for controller in controllers().values()))
     controls = (_CONTROLS, *(_declared(declared) for declared in congestion_controls().values()))
-    return "\n".join([_INTRODUCTION, *sections(_schema(), "The lab"), *schemes, *rates, *controls])
+    return "\n".join([_INTRODUCTION, *sections(cached_schema(), "The lab"), *schemes, *rates, *controls])
 
 
 def sections(root: Schema, title: str, level: int = 2) -> Iterator[str]:

@@ -21,7 +21,7 @@ from qbed.config.problems import Problems
 from qbed.config.reach import ReachError, beneath
 from qbed.config.source import Source, read
 from qbed.lab.model import Lab
-from qbed.lab.reference import schema
+from qbed.lab.reference import cached_schema
 from qbed.network.checks import check, check_network
 from qbed.network.resolve import ResolvedLab
 
@@ -70,7 +70,7 @@ def lab_from_source(
     try:
         lab = Lab.model_validate(source.values, context={"folder": source.folder})
     except ValidationError as error:
-        raise LabError(explain(error, source, schema())) from None
+        raise LabError(explain(error, source, cached_schema())) from None
     problems = Problems(source)
     network = check_network(lab, problems)
     if network is None:

@@ -11,7 +11,7 @@ import pytest
 from qbed.base.errors import LabError, QbedError
 from qbed.base.locations import congestion_folder
 from qbed.config.source import parse
-from qbed.lab.reference import _schema, page, schema
+from qbed.lab.reference import cached_schema, page, schema
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
@@ -49,13 +49,13 @@ duration: 1 ms
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with one congestion control, `mine`, as the only one; returns its declaration."""
-    _schema.cache_clear()
+    cached_schema.cache_clear()
     monkeypatch.setenv("QBED_CONGESTION", str(tmp_path / "congestion"))
     path = tmp_path / "congestion" / "mine" / "congestion.yml"
     path.parent.mkdir(parents=True)
     path.write_text(DECLARATION)
     yield path
-    _schema.cache_clear()
+    cached_schema.cache_clear()
 
 
 def compiled(text: str) -> Plan:
