@@ -98,6 +98,13 @@ def test_the_service_listens_without_ipv6(folder: Path) -> None:
     assert "http://127.0.0.1:" in text
 
 
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_an_ipv6_address_to_listen_on_without_ipv6(folder: Path, host: str) -> None:
+    text = run(folder, f"{NO_IPV6}; ! {QBED} serve --port 0 --folder jobs --host '{host}'", "-n")
+    assert "cannot listen at [::1]" in text and "this machine has no IPv6" in text, text
+    assert len(text.splitlines()) == 1, text
+
+
 def test_a_second_user(folder: Path) -> None:
     """The user reaches this Python and the toolchain, and has a separate cache."""
     (folder / "home").mkdir(mode=0o777)

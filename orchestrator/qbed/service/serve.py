@@ -14,6 +14,7 @@ import uvicorn
 from qbed.service.app import make_app
 from qbed.service.job_table import Recovery, recover
 from qbed.service.jobs import Jobs
+from qbed.service.listen import bound_sockets
 from qbed.service.settings import Settings, SettingsError
 
 GRACE_S = 3
@@ -50,16 +51,15 @@ def serve(
     with _exclusive_lock(settings):
         if recovering is not None:
             recovering(recover(settings.folder))
+        sockets = bound_sockets(settings)
         # Jobs are opened here, since an error in the application's start would be a traceback.
         app = make_app(settings, Jobs(settings.folder))
         config = uvicorn.Config(
-            app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
-            proxy_headers=False, timeout_graceful_shutdown=GRACE_S, limit_concurrency=MAX_CONNECTIONS, lifespan="on",
+            app, log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            timeout_graceful_shutdown=GRACE_S, limit_concurrency=MAX_CONNECTIONS, lifespan="on",
         )  # fmt: skip
         server = _Server(config, lambda: app.state.service.stopping.set(), ready)
-        server.run()
-    if not server.started:
-        raise SettingsError(f"cannot listen at {settings.host}, port {settings.port}")
+        server.run(sockets)
 
 
 @contextmanager
