@@ -74,6 +74,21 @@ def test_images_are_built_or_pinned_and_ports_are_on_loopback(configuration: dic
     assert named == set(configuration["volumes"])
 
 
+def test_the_orchestrator_has_a_read_only_root_and_no_capability(configuration: dict[str, Any]) -> None:
+    services = configuration["services"]
+    orchestrator = services["orchestrator"]
+    assert orchestrator["read_only"] and orchestrator["cap_drop"] == ["ALL"] and "user" not in orchestrator
+    assert orchestrator["security_opt"] == ["no-new-privileges:true"]
+    for dockerfile in ("compose.Dockerfile", "orchestrator/Dockerfile"):
+        assert "\nUSER 1000\n" in (ROOT / "images" / dockerfile).read_text(), dockerfile
+    volumes = {volume["target"] for volume in orchestrator["volumes"]}
+    memory = {place.partition(":")[0] for place in orchestrator["tmpfs"]}
+    assert volumes | memory == {"/secrets", "/var/lib/qbed", "/work/runs", "/dev/shm", "/tmp", "/run/qbed"}
+    cache = Path(orchestrator["environment"]["QBED_CACHE"])
+    assert any(cache.is_relative_to(volume) for volume in volumes)  # the store of cells stays
+    assert services["secrets"]["read_only"] and services["secrets"]["cap_drop"] == ["ALL"]
+
+
 def test_compose_and_containerlab_use_the_names_of_tools_images(configuration: dict[str, Any], tmp_path: Path) -> None:
     done = subprocess.run([ROOT / "tools/images", "--names"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
