@@ -198,6 +198,7 @@ class Sender:
                 self.traffic()
             if self.number % ROUND == 0:
                 self.clear()
+                print(".", file=sys.stderr, flush=True)  # a busy machine needs minutes, and the test waits for a sign
         self.clear()
 
 

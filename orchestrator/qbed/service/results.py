@@ -56,11 +56,11 @@ def media_type(name: str) -> str:
 
 
 def cells(run: Path, offset: int, limit: int) -> dict[str, Any]:
-    """A page of the cells that have ended, in order of their numbers."""
+    """A page of the cells that have ended, in order of their numbers, and the numbers of its cells by status."""
     if not (run / IDENTITY).exists():
         return {"axes": {}, "cells": [], "counted": {}}
     listing = Listing(run)
-    rows = list(islice(listing.rows(), offset, offset + limit))
+    rows = list(islice(listing.rows(offset), limit))
     return {"axes": listing.axes, "cells": rows, "counted": dict(listing.counted)}
 
 

@@ -32,17 +32,20 @@ class Listing:
         axes = {axis["name"]: axis["values"] for axis in matrix["axes"]}
         self.axes: dict[str, list[object]] = {name: values for name, values in axes.items() if len(values) > 1}
         self.counted: Counter[str] = Counter()
-        """Numbers of cells by status; final when `rows` is exhausted."""
+        """Numbers of the generated cells by status; final when `rows` is exhausted."""
         self._open = "until" in matrix  # the number of seeds is unknown
         self._cells = 1
         for values in axes.values():
             self._cells *= len(values)
 
-    def rows(self) -> Iterator[Row]:
-        """Generate the cells that have ended in ascending order, with the columns of the list."""
+    def rows(self, offset: int = 0) -> Iterator[Row]:
+        """Generate the cells that have ended in ascending order, with the columns of the list.
+
+        `offset`: the number of cells to leave out first; their records are not read.
+        """
         running = self._is_running()
         merged = (self.run / "cells.parquet").exists() and not running
-        for row in self._from_table() if merged else self._from_folders(running):
+        for row in self._from_table(offset) if merged else self._from_folders(running, offset):
             if not isinstance(row["status"], str) or not all(isinstance(row[name], _NUMBER) for name in _NUMBERS):
                 raise StoreError(f"{self.run} is damaged: columns of its cells have other types than a run writes")
             self.counted[row["status"]] += 1
@@ -65,7 +68,7 @@ class Listing:
             os.close(descriptor)
         return False
 
-    def _from_table(self) -> Iterator[Row]:
+    def _from_table(self, offset: int) -> Iterator[Row]:
         import duckdb
 
         check_merged(self.run, ["cells.parquet"])
@@ -77,21 +80,25 @@ class Listing:
                 present = connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [table]).fetchall()
                 if "flows_unlimited" not in {row[0] for row in present}:  # a run of an earlier qbed
                     columns = columns.replace('"flows_unlimited"', "0 AS flows_unlimited")
-                found = connection.execute(f"SELECT {columns} FROM read_parquet(?) ORDER BY cell", [table])
+                ordered = f"SELECT {columns} FROM read_parquet(?) ORDER BY cell OFFSET ?"
+                found = connection.execute(ordered, [table, offset])
                 while batch := found.fetchmany(1000):
                     yield from (dict(zip(names, row, strict=True)) for row in batch)
         except duckdb.Error as error:
             text = " ".join(str(error).split())
             raise StoreError(f"{table} is damaged: {text}; `qbed run` makes it again") from None
 
-    def _from_folders(self, running: bool) -> Iterator[Row]:
+    def _from_folders(self, running: bool, offset: int) -> Iterator[Row]:
         cells = self.run / "cells"
         columns = tuple(dict.fromkeys(("cell", *self.axes, *COLUMNS)))
         with os.scandir(cells) as entries:
             names = sorted(entry.name for entry in entries)
+        left = offset
         for name in names:
             if name.endswith(".tmp"):
                 self.counted["running"] += running  # without a runner: left by one that was killed
+            elif name[:6].isdigit() and left:
+                left -= 1
             elif name[:6].isdigit():
                 try:
                     row = read_cell_record(cells / name, int(name[:6]))

@@ -69,6 +69,18 @@ def test_the_merged_table_has_the_same_rows(run: Path) -> None:
     assert listing.summary() == "4 cells: 1 complete, 1 failed, 1 invalid, 1 to come"
 
 
+@pytest.mark.parametrize("merged", [False, True])
+def test_cells_before_an_offset_are_not_read(run: Path, merged: bool) -> None:
+    if merged:
+        merge(run)
+    else:
+        (run / "cells" / "000000" / "cell.json").write_text("damaged")
+    listing = Listing(run)
+    assert [row["cell"] for row in listing.rows(1)] == [1, 2]
+    assert listing.counted["damaged"] == listing.counted["complete"] == 0 and listing.counted["failed"] == 1
+    assert list(Listing(run).rows(3)) == []
+
+
 def test_flows_without_a_size_are_not_counted_as_incomplete(run: Path) -> None:
     assert flows_text(2, 2, 0) == flows_text(2, 2, None) == "2 / 2"
     assert flows_text(0, 7, 7) == "7 to end"
