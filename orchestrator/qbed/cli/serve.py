@@ -84,8 +84,8 @@ def serve(
     if grafana:
         _host_name(grafana, "--grafana")
     settings = Settings(
-        (folder or usual_folder()).resolve(), host.removeprefix("[").removesuffix("]"), port, token, names, jobs, cores, queue,
-        retention, cell_timeout, parse_space(cell_space), allow_programs, allow_files, allow_containers,
+        (folder or usual_folder()).resolve(), host.removeprefix("[").removesuffix("]"), port, token, names, jobs, cores,
+        queue, retention, cell_timeout, parse_space(cell_space), allow_programs, allow_files, allow_containers,
         grafana, query_s=query_timeout,
     )  # fmt: skip
 
