@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from typing import Any
 
 from qbed.service.settings import Settings, SettingsError
 
@@ -34,7 +35,7 @@ def bound_sockets(settings: Settings) -> list[socket.socket]:
     return found
 
 
-def _addresses(settings: Settings) -> list[tuple[int, tuple[str | int, ...]]]:
+def _addresses(settings: Settings) -> list[tuple[int, tuple[Any, ...]]]:
     try:
         infos = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
@@ -47,7 +48,7 @@ def _addresses(settings: Settings) -> list[tuple[int, tuple[str | int, ...]]]:
     return list(dict.fromkeys((family, address) for family, _, _, _, address in infos))
 
 
-def _bind(family: int, address: tuple[str | int, ...]) -> socket.socket:
+def _bind(family: int, address: tuple[Any, ...]) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
