@@ -28,10 +28,10 @@ _BATCHES = _PARTS + MAX_PARTS * _PART_BYTES
 
 @dataclass(frozen=True)
 class PartTimes:
-    """Measurements of a part: the windows that it ended, and the real time for which it waited for others."""
+    """Measurements of a part: the windows that it ended, and the real seconds for which it waited for others."""
 
     windows: int
-    waited_ns: int
+    waited_s: float
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PartMemory:
     def times(self, part: int) -> PartTimes:
         """The measurements of a part so far."""
         windows, left, _, _, _, _, waited_ns = _PART.unpack_from(self.view, _PARTS + part * _PART_BYTES)
-        return PartTimes((left or windows + 1) - 1, waited_ns)
+        return PartTimes((left or windows + 1) - 1, waited_ns / 1e9)
 
 
 @contextmanager
