@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from e2e.kill_campaign import LAB
-
 from qbed_testing.stored_runs import qbed
 
 pytestmark = pytest.mark.e2e
