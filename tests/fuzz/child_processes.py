@@ -26,6 +26,9 @@ from fuzz.cases import Case
 from fuzz.targets import Target
 
 HANG_S = 10.0
+"""Limit of CPU time for a case."""
+BLOCK_S = 600.0
+"""Wall-clock time after the deadline in which a case ends, on a busy machine, too."""
 MEMORY = 1 << 30
 MEMORY_FOLDER = next((place for place in ("/dev/shm",) if os.access(place, os.W_OK)), None)
 """Folder of the cases: a file in memory costs less than one on a disk."""
@@ -109,7 +112,7 @@ def try_all(tries: Tries, target: Target, outcomes: Outcomes, deadline: float) -
             os.waitpid(child, 0)
             outcomes.add("hangs", case, f"more than {HANG_S} s")
             break
-        if time.monotonic() > deadline + 6 * HANG_S:  # the child ends by itself unless it blocks
+        if time.monotonic() > deadline + (BLOCK_S if since else 6 * HANG_S):  # it ends by itself unless it blocks
             if since:
                 outcomes.add("hangs", case, "it blocks")
             os.kill(child, signal.SIGKILL)
