@@ -57,7 +57,8 @@ def read_any_identity(run: Path) -> Row:
     except OSError as error:
         if error.errno in (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # says nothing about the folder
             raise StoreError(describe_os_error(error)) from error
-        raise StoreError(f"{run} is no run folder: it has no readable {IDENTITY}") from error
+        cause = f" ({error.strerror})" if error.errno in (errno.EACCES, errno.EPERM) else ""
+        raise StoreError(f"{run} is no run folder: it has no readable {IDENTITY}{cause}") from error
     except SealError as error:
         raise StoreError(f"{run / IDENTITY} is damaged: its content does not match its checksum") from error
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from qbed.base.errors import QbedError
 from qbed.base.json_files import write_sealed
 from qbed.storage.checksums import cell_record, record_checksums
+from qbed.storage.identity import StoreError
 from qbed.storage.listing import Listing, flows_text, lines
 from qbed.telemetry import tables
 
@@ -119,3 +121,12 @@ def test_while_a_run_has_the_lock_its_older_table_is_not_judged(run: Path) -> No
 def test_another_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(QbedError, match="is no run folder"):
         Listing(tmp_path)
+
+
+def test_a_folder_that_may_not_be_read_is_refused_with_the_cause(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("qbed.storage.identity.read_bytes", refuse)
+    with pytest.raises(StoreError, match=r"no readable campaign\.json \(Permission denied\)"):
+        Listing(run)
