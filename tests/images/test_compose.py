@@ -95,7 +95,7 @@ def installed(file: str) -> set[str]:
 
 
 def test_the_image_of_compose_has_the_programs_of_that_of_tools_images() -> None:
-    """Without iproute2, labs with `qdisc:` (fairness) do not run."""
+    """Without iproute2, labs with `qdisc:` (comparison, l4s) do not run."""
     others = installed("images/base/Dockerfile") | installed("images/python/Dockerfile")
     assert "iproute2" in others and installed("images/compose.Dockerfile") == others
 
