@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Windows of a lab's parts: a model in which each event may send frames, run in
- * windows by several parts, is compared with the same model run by one.
+ * windows by several parts in any order, is compared with the same model run by
+ * one.
  */
 #include <stddef.h>
 #include <string.h>
@@ -35,13 +36,14 @@ static void the_layout_is_that_of_the_runner(void)
 	EXPECT_EQUAL(offsetof(struct um_parts, distance_ns), 128);
 	EXPECT_EQUAL(offsetof(struct um_parts, parts), 128 + 8 * UM_PARTS_MAX * UM_PARTS_MAX);
 	EXPECT_EQUAL(sizeof(struct um_part), 128);
-	EXPECT_EQUAL(offsetof(struct um_part, waited_ns), 32);
+	EXPECT_EQUAL(offsetof(struct um_part, waited_ns), 104);
+	EXPECT_EQUAL(UM_PARTS_WINDOWS, 11);
 	EXPECT_EQUAL(sizeof(struct um_parts) % 128, 0);
 }
 
 static void create(unsigned int count)
 {
-	size_t size = sizeof(*shared) + 2ul * count * count * BATCH_BYTES;
+	size_t size = sizeof(*shared) + (size_t)UM_PARTS_WINDOWS * count * count * BATCH_BYTES;
 	unsigned int from, to, middle;
 
 	shared = aligned_alloc(128, (size + 127) / 128 * 128);
@@ -163,36 +165,48 @@ static void receive(unsigned int part, unsigned int window, unsigned long long n
 	}
 }
 
+/* Whether a part may begin @window. */
+static int may_begin(unsigned int window)
+{
+	unsigned int part;
+
+	for (part = 0; part < shared->count; part++)
+		if (!um_parts_ended(shared, part, um_parts_before(window)))
+			return 0;
+	return 1;
+}
+
+/* Runs window @window of a part, which may begin it. Returns whether it is the part's last one. */
+static int run_next_window(unsigned int part, unsigned int window, unsigned long long *bound_ns)
+{
+	unsigned long long before_ns = *bound_ns;
+
+	*bound_ns = um_parts_bound(shared, part, window, before_ns);
+	EXPECT(*bound_ns >= before_ns);
+	receive(part, um_parts_before(window), before_ns);
+	run_window(part, window, *bound_ns);
+	if (*bound_ns < END_NS) {
+		um_parts_end(&shared->parts[part], window, next_of(&models[part]));
+		return 0;
+	}
+	um_parts_leave(&shared->parts[part], window);
+	return 1;
+}
+
+/* Runs windows of the parts in a random order: any part that may begin its next window can be the next one. */
 static void run_in_windows(unsigned int count)
 {
-	unsigned long long bounds[PARTS_TESTED];
-	unsigned int window, part, left = 0;
+	unsigned long long bounds[PARTS_TESTED] = { 0 };
+	unsigned int windows[PARTS_TESTED] = { 0 };
+	unsigned int part, left = 0, favoured = random_below(count);
 
-	for (part = 0; part < count; part++)
-		bounds[part] = START_NS;
-	for (window = 1; left < count; window++) {
-		for (part = 0; part < count; part++) {
-			if (shared->parts[part].left)
-				continue;
-			run_window(part, window, bounds[part]);
-			if (bounds[part] >= END_NS) {
-				um_parts_leave(&shared->parts[part], window);
-				left++;
-			} else {
-				um_parts_end(&shared->parts[part], window, next_of(&models[part]));
-			}
-		}
-		for (part = 0; part < count; part++) {
-			unsigned long long bound_ns;
-
-			if (shared->parts[part].left)
-				continue;
-			EXPECT(um_parts_ended(shared, (part + 1) % count, window));
-			bound_ns = um_parts_bound(shared, part, window);
-			EXPECT(bound_ns >= bounds[part]);
-			receive(part, window, bounds[part]);
-			bounds[part] = bound_ns;
-		}
+	while (left < count) {
+		part = random_below(3) ? favoured : random_below(count);
+		if (random_below(20) == 0)
+			favoured = random_below(count);
+		if (shared->parts[part].left || !may_begin(windows[part] + 1))
+			continue;
+		left += run_next_window(part, ++windows[part], &bounds[part]);
 	}
 }
 
@@ -231,25 +245,51 @@ static void a_batch_is_full_before_it_overflows(void)
 	EXPECT(used > BATCH_BYTES - 2000);
 	EXPECT_EQUAL(um_parts_batch(shared, 0, 1, 1)->used, used);
 	EXPECT_EQUAL(um_parts_batch(shared, 0, 1, 1)->first_ns, 5000);
-	/* The next window but one uses the same memory. */
-	EXPECT(um_parts_has_room(shared, 0, 1, 3, 1000));
-	EXPECT(!um_parts_received(shared, 0, 1, 3, &used));
+	/* This window uses the same memory. */
+	EXPECT(um_parts_has_room(shared, 0, 1, 1 + UM_PARTS_WINDOWS, 1000));
+	EXPECT(!um_parts_received(shared, 0, 1, 1 + UM_PARTS_WINDOWS, &used));
 	free(shared);
 }
 
 static void a_part_that_has_left_sends_nothing_later(void)
 {
+	unsigned int first = 1 + UM_PARTS_DEPTH, second = first + 1;	/* that follow from windows 1 and 2 */
+
 	create(2);
 	shared->distance_ns[0][1] = shared->distance_ns[1][0] = 10;
 	shared->distance_ns[0][0] = shared->distance_ns[1][1] = 20;
 	um_parts_end(&shared->parts[0], 1, 2000);
 	um_parts_end(&shared->parts[1], 1, 3000);
-	EXPECT_EQUAL(um_parts_bound(shared, 1, 1), 2010);
+	EXPECT_EQUAL(um_parts_bound(shared, 1, first, 2008), 2010);
 	um_parts_leave(&shared->parts[0], 2);
-	EXPECT_EQUAL(um_parts_bound(shared, 1, 1), 2010); /* that of the earlier window is the same */
+	EXPECT_EQUAL(um_parts_bound(shared, 1, first, 2008), 2010); /* that of the earlier window is the same */
 	um_parts_end(&shared->parts[1], 2, 4000);
 	EXPECT(um_parts_ended(shared, 0, 1000));
-	EXPECT_EQUAL(um_parts_bound(shared, 1, 2), 4020);
+	EXPECT_EQUAL(um_parts_bound(shared, 1, second, 4018), 4020);
+	free(shared);
+}
+
+static void a_window_is_a_share_of_the_least_distance(void)
+{
+	unsigned int first = 1 + UM_PARTS_DEPTH;
+
+	create(2);
+	shared->distance_ns[0][1] = shared->distance_ns[1][0] = 40;
+	shared->distance_ns[0][0] = shared->distance_ns[1][1] = 80;
+	um_parts_end(&shared->parts[0], 1, 2000);
+	um_parts_end(&shared->parts[1], 1, 3000);
+	EXPECT_EQUAL(um_parts_bound(shared, 1, first, 2000), 2010);
+	EXPECT_EQUAL(um_parts_bound(shared, 1, first, 1000), 2010); /* nothing happens from 1000 to 2000 */
+	EXPECT_EQUAL(um_parts_bound(shared, 0, first, 2000), 2010);
+	EXPECT_EQUAL(um_parts_bound(shared, 0, first, 2075), 2080);
+	free(shared);
+}
+
+static void the_first_windows_end_when_the_lab_is_built(void)
+{
+	create(2);
+	EXPECT_EQUAL(um_parts_bound(shared, 0, 1, 0), START_NS);
+	EXPECT_EQUAL(um_parts_bound(shared, 0, UM_PARTS_DEPTH, START_NS), START_NS);
 	free(shared);
 }
 
@@ -268,6 +308,8 @@ int main(void)
 	windows_process_the_same_events_as_one_part();
 	a_batch_is_full_before_it_overflows();
 	a_part_that_has_left_sends_nothing_later();
+	a_window_is_a_share_of_the_least_distance();
+	the_first_windows_end_when_the_lab_is_built();
 	an_end_reports_waiters_once();
 	return PASS();
 }

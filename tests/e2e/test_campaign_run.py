@@ -95,15 +95,16 @@ def test_queues_and_flows_are_within_computed_bounds(folder: Path) -> None:
     assert sums == [(True,)], "the series and the summary of a queue are equal"
 
 
-def test_a_killed_runner_ends_its_guests(folder: Path) -> None:
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_killed_runner_ends_its_guests(folder: Path, parts: int) -> None:
     environment = {**os.environ}
     command = [sys.executable, "-m", "qbed", "run", "lab", "--out", "a", "--set", "duration=1000 s"]
-    command += ["--set", "workload[0].flows.size=unlimited"]
+    command += ["--set", "workload[0].flows.size=unlimited", "--set", f"parts={parts}"]
     runner = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 30
-    while not guests_in(folder) and time.monotonic() < deadline:
+    while len(guests_in(folder)) < parts and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert guests_in(folder)
+    assert len(guests_in(folder)) >= parts
     runner.send_signal(signal.SIGKILL)
     runner.communicate()
     while guests_in(folder) and time.monotonic() < deadline:

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from e2e.kill_campaign import LAB
+from qbed_testing.stored_runs import qbed
 
 pytestmark = pytest.mark.e2e
 CAMPAIGN = """\
@@ -32,14 +30,6 @@ def run(folder: Path, out: str, *arguments: str, seeds: str = "[1]") -> str:
     """Run the campaign, and return the output of `qbed run`."""
     (folder / "campaign.yml").write_text(CAMPAIGN.replace("SEEDS", seeds))
     return qbed(folder, "run", ".", "--out", out, "--no-images", *arguments)
-
-
-def qbed(folder: Path, *arguments: str, size: str = "1 GB", status: int = 0) -> str:
-    environment = {**os.environ, "QBED_STORE": size, "QBED_CACHE": str(folder / "cache")}
-    command = [sys.executable, "-m", "qbed", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == status, done.stderr
-    return done.stdout + done.stderr
 
 
 def results(folder: Path, run: str) -> dict[str, str]:

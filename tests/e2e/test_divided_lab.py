@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from qbed_testing.stored_runs import qbed
 
 pytestmark = pytest.mark.e2e
 LAB = """\
@@ -41,14 +40,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "lab.yml").write_text(LAB)
     (tmp_path / "campaign.yml").write_text(CAMPAIGN)
     return tmp_path
-
-
-def qbed(folder: Path, *arguments: str, status: int = 0) -> str:
-    environment = {**os.environ, "QBED_STORE": "1 GB", "QBED_CACHE": str(folder / "cache")}
-    command = [sys.executable, "-m", "qbed", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 def run(folder: Path, out: str, *arguments: str) -> str:

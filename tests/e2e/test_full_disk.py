@@ -71,12 +71,12 @@ def resize(disk: Path, size: str) -> None:
     subprocess.run(["mount", "-o", f"remount,size={size}", disk], check=True)
 
 
-@pytest.fixture(scope="module")
-def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["", "parts: 2\n"], ids=["undivided", "divided"])
+def intact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the lab, a run of it and all its points."""
     folder = tmp_path_factory.mktemp("intact")
     (folder / "lab").mkdir()
-    (folder / "lab" / "lab.yml").write_text(LAB)
+    (folder / "lab" / "lab.yml").write_text(LAB + request.param)
     (folder / "lab" / "campaign.yml").write_text(CAMPAIGN)
     status, text = qbed(folder, *RUN, "--out", "run", "--ndjson", "points")
     assert status == 0, text

@@ -224,7 +224,7 @@ def without_ports(cell: CellOutput) -> list[dict[str, object]]:
 
 
 def test_a_full_batch_ends_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qbed.substrates.virtual.part_memory.BATCH_BYTES", 4096)
+    monkeypatch.setattr("qbed.substrates.virtual.part_memory.BATCH_BYTES", 2048)
     cell = run_lab(tmp_path / "cell", CONSTANT.replace("PARTS", "2"))
     row, _ = store_tables(cell, tmp_path)
     assert row["contradictions"] == []

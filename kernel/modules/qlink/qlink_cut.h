@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Cut links: links to another part of the lab (uml/um_parts.h). A frame whose
- * transmission ends is copied to the batch for the other part, with its time of
- * arrival. There it is put on the wire of the stub that represents the other
- * end. Besides its bytes, the state of its checksum and its layout in memory are
- * kept: the layout determines how much receive buffer it takes, and so TCP's
- * window.
+ * Cut links: links to another part of the lab (uml/um_parts.h). When the
+ * transmission of a frame ends, it is copied to the batch for the other part,
+ * with its time of arrival. There it is put on the wire of the stub that
+ * represents the other end. Besides its bytes, the state of its checksum and its
+ * layout in memory are kept: the layout determines how much receive buffer it
+ * takes, and so TCP's window.
  */
 #ifndef _QLINK_CUT_H
 #define _QLINK_CUT_H
@@ -72,12 +72,12 @@ static u32 qlink_cut_bytes(const struct sk_buff *skb)
 }
 
 /*
- * Whether the frame in @end's transmitter fits into the window's batch. If not,
- * the window ends.
+ * Whether the frame in @end's transmitter fits into the window's batch, even if
+ * all its bytes are copied. If not, the window ends.
  */
 static bool qlink_cut_has_room(const struct qlink_end *end)
 {
-	return time_travel_reserve(end->part, qlink_cut_bytes(end->serializing));
+	return time_travel_reserve(end->part, qlink_cut_size(MAX_SKB_FRAGS, end->serializing->len));
 }
 
 /* Writes the length of a fragment, and its content unless it is constant. Returns the number of copied bytes. */
@@ -199,7 +199,7 @@ static struct sk_buff *qlink_cut_skb(const struct qlink_cut_frame *frame, u32 co
 	return skb;
 }
 
-/* Calls @arrive for each frame of the ended window, in the order of parts and of sending. */
+/* Calls @arrive for each frame that is due, in the order of parts and of sending. */
 static void qlink_cut_receive(void (*arrive)(struct qlink_end *stub, struct sk_buff *skb,
 					     u64 arrival_ns))
 {

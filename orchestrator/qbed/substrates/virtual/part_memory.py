@@ -15,23 +15,25 @@ from qbed.plan.model import MAX_PARTS
 
 PARTS_FD = 220
 """The lowest descriptor of the memory: the guests' command lines contain it, so it is the same in each run."""
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 1 << 20
 """Size of a batch. It has more room than a window's frames need in most labs; where it is full, the window ends."""
 SPINS = 2_000
 """Checks of another part's state, a few nanoseconds each, before a part sleeps."""
 _HEAD = struct.Struct("=IIQQQ")
 _DISTANCES = 128
 _PARTS = _DISTANCES + 8 * MAX_PARTS * MAX_PARTS
-_PART, _PART_BYTES = struct.Struct("=IIIIQQQ"), 128
+WINDOWS = 11
+"""Windows that the memory has room for (UM_PARTS_WINDOWS)."""
+_PART, _PART_BYTES = struct.Struct(f"=IIII{WINDOWS}QQ"), 128
 _BATCHES = _PARTS + MAX_PARTS * _PART_BYTES
 
 
 @dataclass(frozen=True)
 class PartTimes:
-    """Measurements of a part: the windows that it ended, and the real time for which it waited for others."""
+    """Measurements of a part: the windows that it ended, and the real seconds for which it waited for others."""
 
     windows: int
-    waited_ns: int
+    waited_s: float
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class PartMemory:
 
     def times(self, part: int) -> PartTimes:
         """The measurements of a part so far."""
-        windows, left, _, _, _, _, waited_ns = _PART.unpack_from(self.view, _PARTS + part * _PART_BYTES)
-        return PartTimes((left or windows + 1) - 1, waited_ns)
+        windows, left, *_, waited_ns = _PART.unpack_from(self.view, _PARTS + part * _PART_BYTES)
+        return PartTimes((left or windows + 1) - 1, waited_ns / 1e9)
 
 
 @contextmanager
@@ -57,7 +59,7 @@ def part_memory(distances_ns: Sequence[Sequence[int]], start_ns: int, spins: int
     finally:
         os.close(anywhere)
     try:
-        size = _BATCHES + 2 * count * count * BATCH_BYTES
+        size = _BATCHES + WINDOWS * count * count * BATCH_BYTES
         os.ftruncate(descriptor, size)  # pages exist once they are used
         with mmap.mmap(descriptor, size) as view:
             _HEAD.pack_into(view, 0, count, spins, start_ns, BATCH_BYTES, _BATCHES)
