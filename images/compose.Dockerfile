@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The orchestrator from a clone alone, as `docker compose up` builds it: the first stage builds the kernel, the agent and a wheel.
-# `make compose` needs no such build: tools/images takes the toolchain of this machine (images/orchestrator).
+# `make compose` needs no such build: tools/images takes the toolchain of this machine (images/orchestrator). The builder keeps
+# the cache of qbed, so that a change of the clone rebuilds only what it affects.
 ARG BASE=debian:bookworm-slim
 FROM ${BASE} AS build
 # hadolint ignore=DL3008
@@ -9,9 +10,10 @@ RUN apt-get update \
 COPY . /qbed
 WORKDIR /qbed
 ENV QBED_CACHE=/cache PIP_CERT=/etc/ssl/certs/ca-certificates.crt
-RUN tools/setup
-# tools/wheel takes the files that git tracks.
-RUN git init --quiet && git add --all && tools/wheel \
+# tools/wheel takes the files that git tracks. One step, since the cache may be pruned between two.
+RUN --mount=type=cache,id=qbed,target=/cache \
+    tools/setup \
+ && git init --quiet && git add --all && tools/wheel \
  && .venv/bin/python images/python/runtime_lock.py orchestrator/requirements.lock >/runtime.lock \
  && python3 -m venv --without-pip /opt/qbed \
  && .venv/bin/pip --python /opt/qbed/bin/python install --quiet --no-cache-dir --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: --requirement /runtime.lock \
@@ -25,7 +27,7 @@ LABEL org.qbed.role="orchestrator" \
       org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-only AND LGPL-2.1-or-later"
 # hadolint ignore=DL3008
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends iperf3 python3 \
+ && apt-get install --yes --no-install-recommends ethtool iperf3 iproute2 iputils-ping python3 tcpdump \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --create-home --uid 1000 qbed \
  && install --directory --owner=1000 /work /work/runs /var/lib/qbed /run/qbed

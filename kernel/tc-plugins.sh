@@ -13,11 +13,16 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
+shipped=$root # the folder with schemes: in a wheel, the one above its sources
+[ -d "$root/schemes" ] || shipped=$(dirname "$root")
 cache=${QBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/qbed}
 
 say() { printf 'tc-plugins: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
+for program in dpkg-query dpkg-source "${CC:-gcc}" tc; do
+    command -v "$program" >/dev/null || die "there is no $program: install Debian's packages iproute2 and build-essential"
+done
 package=$(dpkg-query -W -f '${source:Package}=${source:Version}' iproute2) || die "iproute2 is not installed"
 source=$cache/source/${package/=/-}
 suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
@@ -34,7 +39,7 @@ fetch_source() {
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-QBED_REPOSITORY=${1:-} QBED_SCHEMES=$root/schemes "${QBED_PYTHON:-$root/.venv/bin/python}" -m qbed.schemes.generate tc "$work" ||
+QBED_REPOSITORY=${1:-} QBED_SCHEMES=$shipped/schemes "${QBED_PYTHON:-$root/.venv/bin/python}" -m qbed.schemes.generate tc "$work" ||
     die "cannot generate the code of the schemes: see above, or run make setup"
 plugins=("$work"/q_*.c "$here"/iproute2/link_*.c)
 hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$here"/iproute2/*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)

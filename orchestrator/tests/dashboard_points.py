@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 from influx import Server, served
 
+from qbed.live.claims import claim_points
 from qbed.live.moments import event_points
 from qbed.live.points import MAX_FLOWS, Origin, Points, Queue, flow_points, queue_points
 from qbed.live.results import (
     cell_numbers,
     cell_points,
-    claim_points,
     limit_points,
     machine_points,
     planned_points,
@@ -39,6 +39,12 @@ AXES: dict[str, list[Any]] = {"scheme": ["ecn", "abq"], "senders": [100, 20], "s
 PARAMETERS = [
     {"name": f"switch ports: {name}", "where": where, "value": "x", "packets": 20.0, "bytes": 3e4, "time_ns": 1e5}
     for name, where in (("threshold", "scheme ecn; senders 20, 100"), ("target", "scheme abq"), ("buffer", ""))
+]
+
+ESTIMATES: list[dict[str, Any]] = [
+    {"name": "drops", "group": {"scheme": "ecn"}, "bound": "-40 % to 50 %", "seeds": 3, "point_estimate": -7.0}
+    | {"low": -8.0, "high": -6.0, "lower_bound": -0.4, "upper_bound": 0.5},
+    {"name": "rate", "seeds": 1, "point_estimate": 2.5},
 ]
 
 
@@ -98,7 +104,7 @@ def all_points() -> Iterator[Points]:
     yield events
     verdict = {"name": "c", "verdict": "holds", "contradicted": False, "paper": 'It "holds",\nalways'}
     unexpected = {"name": "d", "verdict": "refuted", "contradicted": True, "paper": "It never drops."}
-    yield claim_points([verdict, unexpected], ORIGIN)
+    yield from claim_points([verdict | {"estimates": ESTIMATES}, unexpected], ORIGIN)
     machine = ("cells_running", "cells_ended", "cells_waiting", "load", "cores", "memory_free_bytes", "disk_free_bytes")
     for second in range(60):
         measured = dict.fromkeys(machine, 1.0) | {"stolen_s": second / 10}

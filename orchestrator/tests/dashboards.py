@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def panel(name: str, title: str) -> Json:
     return dict(found)
 
 
-def filled(query: str, chosen: Mapping[str, str], span: str, interval: str = "10ms") -> str:
+def filled(query: str, chosen: Mapping[str, str], span: str, interval: str = "1s") -> str:
     """A query with the values of variables."""
 
     def value(match: re.Match[str]) -> str:
@@ -77,8 +78,10 @@ def panels_without_rows(server: Server, database: str, run: Path) -> list[str]:
         "queue": any(count.get(name) for name in ("queue_series", "queue_events")),
         "flow": any(count.get(name) for name in ("tcp_info", "rates")),
         "statistic": statistics[0][0],
+        "measure": any(verdict["estimates"] for verdict in json.loads((run / "claims.json").read_text())),
     }
     missing = []
+    begun_ns = _begun_ns(server, database)
     for name, dashboard in dashboards().items():
         chosen = select(server, database, dashboard, {"cell": "0"} if name == "schemes" else {}, all_=True)
         for found in dashboard["panels"]:
@@ -89,16 +92,36 @@ def panels_without_rows(server: Server, database: str, run: Path) -> list[str]:
             late = '"late_p99_us"' in targets[0]  # of the wall clock
             if measurement == "machine" or not has.get(measurement, True) or needs_number or tcp or late:
                 continue
-            if not any(server.query(filled(query, chosen, spans(dashboard, 0)), database) for query in targets):
+            span = spans(dashboard, begun_ns)
+            queries = [filled(query, chosen, span, _interval(dashboard)) for query in targets]
+            if not any(server.query(query, database) for query in queries):
                 missing.append(f"{name}: {found['title']}")
     return missing
 
 
+def _begun_ns(server: Server, database: str) -> int:
+    return int(server.query('SELECT last("run_name") FROM "run"', database)[0]["time"])
+
+
 def answers(
-    server: Server, database: str, dashboard: Json, found: Json, interval: str = "10ms", *, all_: bool = False
+    server: Server, database: str, dashboard: Json, found: Json, interval: str = "", *, all_: bool = False
 ) -> list[list[Json]]:
-    """The rows of each query of a panel."""
+    """The rows of each query of a panel; without those before the first value, which Grafana does not draw."""
     chosen = select(server, database, dashboard, all_=all_)
-    begun_ns = server.query('SELECT last("run_name") FROM "run"', database)[0]["time"]
-    span = spans(dashboard, begun_ns)
-    return [server.query(filled(target["query"], chosen, span, interval), database) for target in found["targets"]]
+    span = spans(dashboard, _begun_ns(server, database))
+    interval = interval or _interval(dashboard)
+    queries = [filled(target["query"], chosen, span, interval) for target in found["targets"]]
+    return [
+        [*dropwhile(_is_before_first, rows)] if "fill(previous)" in query else rows
+        for query in queries
+        for rows in [server.query(query, database)]
+    ]
+
+
+def _is_before_first(row: Json) -> bool:
+    return row["last"] is None
+
+
+def _interval(dashboard: Json) -> str:
+    """The resolution of a panel: of times of the day, and of stretched time."""
+    return "1s" if dashboard["time"]["to"] == "now" else "10ms"

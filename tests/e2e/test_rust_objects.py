@@ -68,3 +68,16 @@ def test_a_damaged_object_is_refused(wheel: Path) -> None:
     refused = run(wheel, CRATE)
     assert refused.returncode == 1 and refused.stdout == ""
     assert f"kernel/rust-objects/{CRATE}.o is damaged" in refused.stderr
+
+
+def test_cargo_runs_the_rustc_beside_it(tmp_path: Path) -> None:
+    """The first ones in PATH may be rustup's without a toolchain."""
+    root = checkout()
+    assert root is not None
+    for name in ("cargo", "rustc"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    command = [str(root / "tools" / "cargo"), "tree", "--locked", "--package", "qbed-agent", "--depth", "0"]
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("qbed-agent "), done.stderr

@@ -103,6 +103,26 @@ def test_compose_and_containerlab_use_the_names_of_tools_images(configuration: d
     assert {node["image"] for node in nodes.values()} == {images["host"], images["linux-switch"]}
 
 
+def installed(file: str) -> set[str]:
+    """Debian's packages of an image: of the last stage of its Dockerfile."""
+    (line,) = re.findall(r"--no-install-recommends (.*) \\", (ROOT / file).read_text().rpartition("\nFROM ")[2])
+    return set(line.split())
+
+
+def test_the_image_of_compose_has_the_programs_of_that_of_tools_images() -> None:
+    """Without iproute2, labs with `qdisc:` (comparison, l4s) do not run."""
+    others = installed("images/base/Dockerfile") | installed("images/python/Dockerfile")
+    assert "iproute2" in others and installed("images/compose.Dockerfile") == others
+
+
+def test_an_update_of_the_image_compiles_changed_parts_only() -> None:
+    build = (ROOT / "images/compose.Dockerfile").read_text().rpartition("\nFROM ")[0]
+    (folder,) = re.findall("QBED_CACHE=(\\S+)", build)
+    steps = re.findall(r"(?ms)^RUN .*?(?=^[A-Z#]|\Z)", build)
+    compiling = [step for step in steps if "tools/setup" in step or "tools/wheel" in step]
+    assert len(compiling) == 1 and f"RUN --mount=type=cache,id=qbed,target={folder} " in compiling[0]
+
+
 def test_grafana_finds_its_dashboards_and_its_data(configuration: dict[str, Any]) -> None:
     services = configuration["services"]
     grafana = services["grafana"]

@@ -191,9 +191,9 @@ def _estimate(sample: _Sample, seeds: list[int], adjusted_confidence: float) -> 
         values = {seed: float(answer.holds) for seed, answer in sample.answers.items() if answer.holds is not None}
         shown, adjusted = (_share(claim, values, level) for level in (CONFIDENCE, adjusted_confidence))
         estimate = Estimate(
-            name=SHARE, bound=str(MAJORITY), average="share", values=_stored(values), seeds=len(values),
-            point_estimate=sum(values.values()) / len(values) if values else None, low=shown[0], high=shown[1],
-            outcome=MAJORITY.judge(*shown),
+            name=SHARE, bound=str(MAJORITY), lower_bound=MAJORITY.low, average="share", values=_stored(values),
+            seeds=len(values), point_estimate=sum(values.values()) / len(values) if values else None, low=shown[0],
+            high=shown[1], outcome=MAJORITY.judge(*shown),
         )  # fmt: skip
         return [estimate], MAJORITY.judge(*adjusted)
     estimates, decided = [], list[Outcome]()
@@ -220,6 +220,8 @@ def _measure(claim: Claim, group: Group, name: str, by_seed: Mapping[int, float]
         name=name,
         group=group.columns,
         bound=None if bound is None else str(bound),
+        lower_bound=None if bound is None else _finite(bound.low),
+        upper_bound=None if bound is None else _finite(bound.high),
         average=claim.average,
         values=_stored(by_seed),
         seeds=len(values),

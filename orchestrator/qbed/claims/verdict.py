@@ -27,6 +27,9 @@ class Estimate(BaseModel):
     group: dict[str, JsonValue] = {}
     """Values of the claim's `each`."""
     bound: str | None = None
+    lower_bound: float | None = None
+    upper_bound: float | None = None
+    """Ends of the bound; None: infinite."""
     average: str = "mean"
     values: dict[str, float] = {}
     """By seed, at most `MAX_VALUES`."""

@@ -64,6 +64,8 @@ class DeliveryLog:
         self.points = 0
         self.claims_digest: str | None = None
         """The checksum of the claims that were sent."""
+        self.claim_parts: set[str] = set()
+        """Measurements of claims that were sent, each as `CHECKSUM MEASUREMENT`."""
         path = run / FOLDER / f"{hashlib.sha256(sink.encode()).hexdigest()[:16]}.ndjson"
         self._file = path.open("ab", buffering=0)
         try:
@@ -94,6 +96,8 @@ class DeliveryLog:
             self.rows[int(entry["cell"]), str(entry["table"])] = int(entry["rows"])
         if entry.get("done"):
             self.done.add(int(entry["cell"]))
+        if "claim_part" in entry:
+            self.claim_parts.add(str(entry["claim_part"]))
         self.claims_digest = entry.get("claims", self.claims_digest)
 
     def close(self) -> None:

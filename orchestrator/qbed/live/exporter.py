@@ -24,9 +24,10 @@ from qbed.base.errors import QbedError
 from qbed.base.json_files import Row
 from qbed.live import samples
 from qbed.live.cells import SAMPLED, Cells, Piece, Running
+from qbed.live.claims import claim_points
 from qbed.live.delivery_log import FOLDER, DeliveryLog, origin_of
 from qbed.live.points import Origin, Points
-from qbed.live.results import claim_points, machine_points, progress_points, run_points
+from qbed.live.results import machine_points, progress_points, run_points
 from qbed.live.sinks import NotTakenError, Sink, SinkError
 from qbed.storage.checksums import check_merged
 from qbed.storage.run_folder import CLAIMS
@@ -243,9 +244,13 @@ class Exporter:
         except (OSError, QbedError):
             return False
         verdicts = json.loads(content)
-        points = claim_points(verdicts, self._origin) if verdicts else None
-        size = self._sender.send(points) if points is not None else self._log.size
-        self._record({"claims": digest}, len(verdicts), size)
+        *parts, last = claim_points(verdicts, self._origin) if verdicts else (None,)
+        for points in parts:
+            part = f"{digest} {points.measurement}"
+            if part not in self._log.claim_parts:
+                self._record({"claim_part": part}, len(points), self._sender.send(points))
+        size = self._sender.send(last) if last is not None else self._log.size
+        self._record({"claims": digest}, 0 if last is None else len(last), size)
         return True
 
     def _judged(self) -> tuple[bytes, str | None]:

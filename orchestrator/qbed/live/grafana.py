@@ -9,6 +9,7 @@ from pathlib import Path
 from qbed.live.grafana_cell import claims, live, now
 from qbed.live.grafana_panels import (
     Dashboard,
+    Json,
     Panel,
     Variable,
     as_numbers,
@@ -36,6 +37,8 @@ def campaign() -> Dashboard:
     """The dashboard of a campaign's results, by any of its axes."""
     panels = [
         claims(high=9),
+        _measures(),
+        _measures_over_runs(),
         *(_figure(*figure) for figure in _FIGURES),
         *(_bars(*bars) for bars in _BARS),
         _cells(),
@@ -57,9 +60,44 @@ def campaign() -> Dashboard:
         Variable("axis", tag_values("axis", "axis", f"{_RUN} AND \"kind\" != 'constant'")),
         Variable("x", tag_values("axis", "axis", f"{_RUN} AND \"kind\" = 'number'")),
         Variable("line", tag_values("axis", "axis", f"{_RUN} AND \"kind\" = 'text'")),
+        Variable("claim", tag_values("claim", "measure", _RUN)),
     ]
     return Dashboard("qbed-campaign", "qbed: campaign", variables, panels, ("now-30d", "now"))
 
+
+def _measures() -> Panel:
+    """The numbers of the claims of a run."""
+    selected = {"point_estimate": "measured", "low": "from", "high": "to", "bound": "bound", "seeds": "seeds"}
+    fields = ", ".join(f'last("{name}") AS "{name}"' for name in selected)
+    return Panel(
+        "Measures of the claims", "Averages over seeds, their 95 % confidence intervals, and the bounds of the claims.",
+        {"": f'SELECT {fields} FROM "measure" WHERE {_RUN} GROUP BY "claim", "measure"'}, "table", high=9,
+        empty="not judged yet", transformations=[columns("claim", "measure", **selected)],
+    )  # fmt: skip
+
+
+def _measures_over_runs() -> Panel:
+    """The numbers of one claim in all runs of the campaign, with its bound as lines."""
+    where = f"{chosen('campaign', 'claim')} AND $timeFilter GROUP BY"
+    measured = f'SELECT last("point_estimate") FROM "measure" WHERE {where} time($__interval), "measure" fill(none)'
+    bounds = {
+        f"{title}$tag_measure": f'SELECT last("{name}") FROM "measure" WHERE {where} time($__interval), "measure"'
+        " fill(previous)"
+        for title, name in _BOUNDS.items()
+    }
+    return Panel(
+        "${claim} over runs",
+        "Averages over seeds. Dashed: the bounds of the claim, from the first run on.",
+        {"$tag_measure": measured, **bounds},
+        high=9,
+        signed=True,
+        empty="not judged yet",
+        overrides=[_dashed(f"/^({'|'.join(_BOUNDS)})/")],
+    )
+
+
+_BOUNDS = {"at least: ": "lower_bound", "at most: ": "upper_bound"}
+"""Fields of a bound's ends, by the beginning of the names of their series."""
 
 _FIGURES = (
     ("Goodput", "goodput_bps", "bps", None),
@@ -88,7 +126,7 @@ def _figure(title: str, field: str, unit: str, limit: str | None) -> Panel:
             matrix("line", "x", "value (mean)"),
         ],
         options={"xField": "x\\line"},
-        overrides=[column("x\\line", unit="none"), *([_DASHED] if limit else [])],
+        overrides=[column("x\\line", unit="none"), *([_dashed(f"/^{LIMIT}/")] if limit else [])],
     )  # fmt: skip
 
 
@@ -100,13 +138,15 @@ def _by_axes(curve: str, field: str, measurement: str, where: str = "") -> str:
     )
 
 
-_DASHED = {
-    "matcher": {"id": "byRegexp", "options": f"/^{LIMIT}/"},
-    "properties": [
-        {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}},
-        {"id": "custom.showPoints", "value": "never"},
-    ],
-}
+def _dashed(names: str) -> Json:
+    """Dashed lines for the series with names that match a regular expression."""
+    return {
+        "matcher": {"id": "byRegexp", "options": names},
+        "properties": [
+            {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}},
+            {"id": "custom.showPoints", "value": "never"},
+        ],
+    }
 
 
 _BARS = (

@@ -99,7 +99,8 @@ _EMPTY_CELLS: tuple[Json, ...] = (
 class Panel:
     """A panel with InfluxQL queries by the names of their series. `wide` and `high` are in grid units; a row has 24.
 
-    `rows`: the result of a query is a table. `empty`: what the panel shows without data.
+    `rows`: the result of a query is a table. `empty`: what the panel shows without data. `signed`: values may be
+    negative, so that the axis begins at 0 only if none is.
     """
 
     title: str
@@ -110,6 +111,7 @@ class Panel:
     wide: int = 12
     high: int = 8
     rows: bool = False
+    signed: bool = False
     empty: str = ""
     custom: Json = field(default_factory=dict)
     options: Json = field(default_factory=dict)
@@ -130,8 +132,11 @@ class Panel:
         plain = self.kind in ("barchart", "stat")
         empty_cells = _EMPTY_CELLS if self.kind == "table" else ()
         defaults = {
-            "unit": self.unit, "custom": {**_CUSTOM.get(self.kind, {}), **self.custom},
-            **({"min": 0} if self.kind not in ("table", "nodeGraph") else {}),
+            "unit": self.unit,
+            "custom": {
+                **_CUSTOM.get(self.kind, {}), **({"axisSoftMin": 0} if self.signed else {}), **self.custom,
+            },
+            **({"min": 0} if self.kind not in ("table", "nodeGraph") and not self.signed else {}),
             "thresholds": {"mode": "absolute", "steps": [{"color": NEUTRAL, "value": None}]},
             **({"color": {"mode": "fixed", "fixedColor": NEUTRAL}} if plain else {}),
             **({"noValue": self.empty} if self.empty else {}),

@@ -36,6 +36,7 @@ TAGS = {
     "result": (*_CELL_TAGS, "axis", "value"),
     "cell": _CELL_TAGS,
     "claim": (*_RUN_TAGS, "claim"),
+    "measure": (*_RUN_TAGS, "claim", "measure"),
     "run": _RUN_TAGS,
     "axis": (*_RUN_TAGS, "axis", "kind"),
     "parameter": (*_RUN_TAGS, "parameter", "applies"),

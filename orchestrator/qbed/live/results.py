@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of a run as points: a cell's totals, numbers and statistics, the claims, the parameters in effect, the
-progress of the run and the state of the machine.
+"""The results of a run as points: a cell's totals, numbers and statistics, the parameters in effect, the progress of
+the run and the state of the machine.
 """
 
 from __future__ import annotations
@@ -147,21 +147,6 @@ def _span(begin_ns: int, end_ns: int) -> dict[str, Any]:
 def panel_ms(time_ns: int) -> int:
     """A lab's time as Grafana's, in milliseconds, rounded up."""
     return -(-(EPOCH_NS + time_ns * STRETCH) // MS)
-
-
-def claim_points(verdicts: list[Row], origin: Origin) -> Points:
-    """The claims of a run: 1 for one that holds, 0 for another; `as_expected` is 0 if the results exclude the expected
-    verdict.
-    """
-    run = {name: origin.tags[name] for name in ("campaign", "run")}
-    tags = [run | {"claim": str(verdict["name"])} for verdict in verdicts]
-    fields = {
-        "holds": pa.array([int(verdict["verdict"] == "holds") for verdict in verdicts], pa.int64()),
-        "as_expected": pa.array([int(not verdict["contradicted"]) for verdict in verdicts], pa.int64()),
-        "verdict": pa.array([str(verdict["verdict"]) for verdict in verdicts], pa.string()),
-        "sentence": pa.array([str(verdict["paper"]) for verdict in verdicts], pa.string()),
-    }
-    return same_time("claim", tags, fields, origin)
 
 
 def run_points(axes: Mapping[str, list[Any]], parameters: list[Row], origin: Origin) -> Iterator[Points]:

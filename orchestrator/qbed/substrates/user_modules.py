@@ -20,7 +20,7 @@ from pathlib import Path
 from qbed.base import terminal
 from qbed.base.cache import cache_folder
 from qbed.base.files import MIB, read_bytes
-from qbed.base.locations import repository
+from qbed.base.locations import checkout, repository
 from qbed.substrates.build_lock import build_lock
 from qbed.substrates.kernel_scripts import BuildError, kernel_script, run_script
 from qbed.substrates.toolchain_files import RECORD, all_damaged_files, record
@@ -35,6 +35,8 @@ _SETTLED_NS = 10**9
 _hashes: dict[Path, tuple[tuple[int, ...], bytes]] = {}
 TC = "tc"
 """The folder of tc's plugins, in a toolchain and in the folder of a lab that is up."""
+_VERSION = "version"
+"""The file there with the output of `tc -V` of the tc that loads them."""
 
 
 @dataclass(frozen=True)
@@ -98,26 +100,39 @@ def build_user_modules(base: Path, kernel: KernelBuild, report: Callable[[str], 
             new.rename(place)
 
 
-def tc_plugins(base: Path) -> Path:
-    """The folder of tc's plugins, with those of the schemes of the user's repository, built if they are not. If they
-    cannot be built, or if the toolchain `base` has no plugins, as in a wheel, it is that of the toolchain.
+def tc_plugins(base: Path, version: bytes) -> Path | None:
+    """The folder of plugins for the tc that prints `version`, with those of the schemes of the user's repository, built
+    if they are not. Those of the toolchain `base` if others cannot be built; None if they are for another tc.
     """
     root, plain = repository(), base / TC
-    if root is None or not plain.is_dir() or not any(_files(root, ("schemes/*/kernel/Kbuild",))):
-        return plain
-    command = [kernel_script("tc-plugins.sh"), root]
+    has_schemes = root is not None and any(_files(root, ("schemes/*/kernel/Kbuild",)))
+    with suppress(OSError):
+        if (plain / _VERSION).read_bytes() == version and not has_schemes:
+            return plain
+    # `make setup` builds those of a checkout.
+    if has_schemes or (checkout() is None and shutil.which("gcc") and shutil.which("dpkg-source")):
+        built = _built_plugins(root if has_schemes else None)
+        if built is not None and (built / _VERSION).read_bytes() == version:
+            return built
+        schemes = f"the schemes of {root}" if has_schemes else "the schemes"
+        terminal.print_status(f"no plugins for tc: on nodes it does not print the options of {schemes}")
+    with suppress(OSError):
+        if (plain / _VERSION).read_bytes() == version:
+            return plain
+    return None
+
+
+def _built_plugins(root: Path | None) -> Path | None:
+    """Build the plugins, also of a repository. None if that fails: the script prints why."""
     done = subprocess.run(
-        command,
+        [kernel_script("tc-plugins.sh"), *([] if root is None else [root])],
         env=os.environ | {"QBED_PYTHON": sys.executable},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        terminal.print_status(f"no plugins for tc: on nodes it does not print the options of the schemes of {root}")
-        return plain
-    return Path(done.stdout.strip())
+    return Path(done.stdout.strip()) if done.returncode == 0 else None
 
 
 def _files(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:

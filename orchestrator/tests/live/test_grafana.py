@@ -114,7 +114,9 @@ class TestFaults:
     def test_axes_and_bars_begin_at_0_in_a_neutral_colour(self) -> None:
         for name, found in panels():
             defaults = found["fieldConfig"]["defaults"]
-            if found["type"] not in ("table", "nodeGraph"):
+            if found["title"] == "${claim} over runs":  # a measure may be negative
+                assert "min" not in defaults and defaults["custom"]["axisSoftMin"] == 0
+            elif found["type"] not in ("table", "nodeGraph"):
                 assert defaults["min"] == 0, (name, found["title"])
             assert [step["color"] for step in defaults["thresholds"]["steps"]] == [NEUTRAL]
             if found["type"] in ("barchart", "stat"):
@@ -211,6 +213,19 @@ class TestFaults:
             assert all(re.search(pattern, row["line"]) for row in limits)
             assert not any(re.search(pattern, row["line"]) for row in measured)
             assert dashed["properties"][0] == {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}}
+
+    def test_a_claim_over_runs_has_its_bound_as_dashed_lines(self, server: Server) -> None:
+        """The lines go on until now, so that one run has lines too."""
+        found = panel("campaign", "${claim} over runs")
+        measured, lower, upper = answers(server, "qbed", dashboards()["campaign"], found, "60s")
+        assert [(row["measure"], row["last"]) for row in measured] == [("drops (scheme ecn)", -7.0), ("rate", 2.5)]
+        for rows, bound in ((lower, -0.4), (upper, 0.5)):
+            values = [row["last"] for row in rows if row["measure"] == "drops (scheme ecn)"]
+            assert len(values) > 50 and set(values) == {bound}
+        aliases = [target["alias"] for target in found["targets"]]
+        (dashed,) = found["fieldConfig"]["overrides"]
+        drawn = [bool(re.search(dashed["matcher"]["options"].strip("/"), alias)) for alias in aliases]
+        assert drawn == [False, True, True] and dashed["properties"][0]["id"] == "custom.lineStyle"
 
     def test_queueing_delay_stands_beside_packets(self) -> None:
         pairs = {

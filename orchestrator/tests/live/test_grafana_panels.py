@@ -122,6 +122,15 @@ def test_only_a_claim_that_is_not_as_expected_is_red(shown: Shown) -> None:
         assert colours["d"] not in (colours["c"], fields["verdict"]["color"][0])
 
 
+def test_measures_of_claims_stand_beside_their_bounds(shown: Shown) -> None:
+    (frame,) = shown["campaign: Measures of the claims"]
+    texts = {field["name"]: field["text"] for field in frame["fields"]}
+    assert list(texts) == ["claim", "measure", "measured", "from", "to", "bound", "seeds"]
+    assert [*zip(*texts.values(), strict=True)] == [
+        ("c", "drops (scheme ecn)", "-7", "-8", "-6", "-40 % to 50 %", "3"), ("c", "rate", "2.50", "", "", "", "1"),
+    ]  # fmt: skip
+
+
 def test_the_axis_of_now_is_the_labs_time_in_order(shown: Shown) -> None:
     for name in panels_of("trend", "heatmap"):
         if name.startswith("now: "):

@@ -264,10 +264,9 @@ def _copy_tc_plugins(toolchain: Toolchain, folder: Path) -> None:
     """
     if os.path.lexists(toolchain.folder / TC):
         toolchain.check(toolchain.names_in(TC))
-    built = tc_plugins(toolchain.folder)
     try:
         version = subprocess.run(["tc", "-V"], env={"PATH": TC_PATH}, capture_output=True, check=True).stdout
-        if (built / "version").read_bytes() == version:
+        if (built := tc_plugins(toolchain.folder, version)) is not None:
             shutil.copytree(built, folder)
     except (OSError, subprocess.CalledProcessError):
         return
