@@ -49,10 +49,19 @@ impl Lab {
         let programs = Programs::read(plan, placement, folder)?;
         let (ends, queues) = (ends_by_node(plan), queues_by_node(plan));
         let builder = NodeBuilder { plan, ends, queues, taps: Taps::find(plan)?, programs: &programs };
-        let mut interfaces = Vec::with_capacity(plan.nodes.len());
-        for node in 0..plan.nodes.len() {
-            namespaces.enter(node)?;
-            interfaces.push(builder.build(node, placement.location(node))?);
+        let mut interfaces = peer_stub::find(plan, placement)?;
+        for (node, interfaces) in interfaces.iter_mut().enumerate() {
+            match placement.location(node) {
+                Location::Local => {
+                    namespaces.enter(node)?;
+                    *interfaces = builder.build_node(node)?;
+                }
+                Location::Remote(kernel) => {
+                    namespaces.enter(node)?;
+                    builder.build_stubs(node, kernel, interfaces)?;
+                }
+                Location::InPart(_) => {}
+            }
         }
         namespaces.enter_root()?;
         if placement.is_container() {
@@ -115,38 +124,28 @@ struct NodeBuilder<'a> {
 }
 
 impl NodeBuilder<'_> {
-    /// Builds a local node, or the stubs of a remote one. The thread is in the node's namespace.
-    fn build(&self, node: usize, location: Location) -> Result<Interfaces> {
+    /// Builds a local node and returns its interfaces. The thread is in the node's namespace.
+    fn build_node(&self, node: usize) -> Result<Interfaces> {
         let context = || format!("node {}", self.plan.nodes[node].name);
         let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(context)?;
-        let found = link::indexes(&netlink).with_context(context)?;
-        match location {
-            Location::Local => self.build_node(&netlink, node, &found).map(|()| found),
-            Location::Remote(kernel) => {
-                let stubs = peer_stub::stubs(self.plan, node, &found);
-                self.build_stubs(&netlink, node, kernel, &stubs).map(|()| stubs)
-            }
-            Location::InPart(_) => Ok(peer_stub::stubs(self.plan, node, &found)),
-        }
-    }
-
-    fn build_node(&self, netlink: &Netlink, node: usize, interfaces: &Interfaces) -> Result<()> {
+        let interfaces = link::indexes(&netlink).with_context(context)?;
         let mut batch = Batch::default();
         let queues = &self.queues[node];
-        self.request_queues(&mut batch, queues, interfaces);
-        recirculation::bring_up(&mut batch, &self.plan.nodes[node], interfaces);
-        configure(&mut batch, &self.plan.nodes[node], &self.ends[node], interfaces)?;
+        self.request_queues(&mut batch, queues, &interfaces);
+        recirculation::bring_up(&mut batch, &self.plan.nodes[node], &interfaces);
+        configure(&mut batch, &self.plan.nodes[node], &self.ends[node], &interfaces)?;
         netlink.run(batch)?;
         write_interface_sysctls(&self.plan.nodes[node])?;
         queues.iter().try_for_each(|queue| qdisc::run_tc(&self.plan.queues[*queue]))?;
-        self.taps.attach(queues, interfaces)?;
-        let node = &self.plan.nodes[node];
-        let started = node.pipeline.as_ref().map_or(Ok(()), |pipeline| self.programs.start(pipeline));
-        started.with_context(|| format!("node {}", node.name))
+        self.taps.attach(queues, &interfaces)?;
+        let pipeline = self.plan.nodes[node].pipeline.as_ref();
+        pipeline.map_or(Ok(()), |pipeline| self.programs.start(pipeline)).with_context(context)?;
+        Ok(interfaces)
     }
 
-    /// Builds the stubs of a remote node. If it is on the host's kernel, its queues and taps are at the stubs.
-    fn build_stubs(&self, netlink: &Netlink, node: usize, kernel: Kernel, stubs: &Interfaces) -> Result<()> {
+    /// Builds the stubs of a remote node. If it is on the host's kernel, its queues and taps are at the stubs. The
+    /// thread is in the root namespace.
+    fn build_stubs(&self, node: usize, kernel: Kernel, stubs: &Interfaces) -> Result<()> {
         if stubs.is_empty() {
             return Ok(());
         }
@@ -158,7 +157,8 @@ impl NodeBuilder<'_> {
         for (interface, ifindex) in stubs {
             link::up(&mut batch, *ifindex, format!("the stub of {interface}"));
         }
-        netlink.run(batch)?;
+        let context = || format!("node {}", self.plan.nodes[node].name);
+        Netlink::open(libc::NETLINK_ROUTE).with_context(context)?.run(batch)?;
         self.taps.attach(&queues, stubs)
     }
 

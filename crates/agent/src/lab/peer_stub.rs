@@ -47,12 +47,23 @@ pub fn cut(plan: &Plan, placement: &Placement, link: usize) -> Option<Cut> {
     })
 }
 
-/// Stubs of a remote node, by the plan's interface names. `root` has the interfaces of the root namespace.
-pub fn stubs(plan: &Plan, node: usize, root: &Interfaces) -> Interfaces {
-    let links = plan.links.iter().enumerate();
-    let ends = links.flat_map(|(index, link)| link.ends().map(|end| (index, end)));
-    let remote = ends.filter(|(_, end)| end.node == node);
-    remote.filter_map(|(index, end)| Some((end.interface.clone(), *root.get(&stub_name(index))?))).collect()
+/// Stubs of remote nodes, by node and by the plan's interface names. The thread is in the root namespace, which has them.
+pub fn find(plan: &Plan, placement: &Placement) -> Result<Vec<Interfaces>> {
+    let mut stubs = vec![Interfaces::new(); plan.nodes.len()];
+    if placement.is_complete() {
+        return Ok(stubs);
+    }
+    let context = || "the stubs of links".into();
+    let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(context)?;
+    let root = link::indexes(&netlink).with_context(context)?;
+    for index in placement.local_links(plan) {
+        for end in plan.links[index].ends().into_iter().filter(|end| !placement.is_local(end.node)) {
+            let name = stub_name(index);
+            let ifindex = root.get(&name).ok_or_else(|| Failure::new(format!("{name} was not created")))?;
+            stubs[end.node].insert(end.interface.clone(), *ifindex);
+        }
+    }
+    Ok(stubs)
 }
 
 /// The guest's vector devices (`vec0`, `vec1`, ...), which are attached to the container's interfaces, with their
