@@ -251,15 +251,21 @@ static void a_batch_is_full_before_it_overflows(void)
 	free(shared);
 }
 
+/* Two parts at this distance, with events at 2000 and 3000 after their first window. */
+static void create_pair(unsigned long long distance_ns)
+{
+	create(2);
+	shared->distance_ns[0][1] = shared->distance_ns[1][0] = distance_ns;
+	shared->distance_ns[0][0] = shared->distance_ns[1][1] = 2 * distance_ns;
+	um_parts_end(&shared->parts[0], 1, 2000);
+	um_parts_end(&shared->parts[1], 1, 3000);
+}
+
 static void a_part_that_has_left_sends_nothing_later(void)
 {
 	unsigned int first = 1 + UM_PARTS_DEPTH, second = first + 1;	/* that follow from windows 1 and 2 */
 
-	create(2);
-	shared->distance_ns[0][1] = shared->distance_ns[1][0] = 10;
-	shared->distance_ns[0][0] = shared->distance_ns[1][1] = 20;
-	um_parts_end(&shared->parts[0], 1, 2000);
-	um_parts_end(&shared->parts[1], 1, 3000);
+	create_pair(10);
 	EXPECT_EQUAL(um_parts_bound(shared, 1, first, 2008), 2010);
 	um_parts_leave(&shared->parts[0], 2);
 	EXPECT_EQUAL(um_parts_bound(shared, 1, first, 2008), 2010); /* that of the earlier window is the same */
@@ -273,11 +279,7 @@ static void a_window_is_a_share_of_the_least_distance(void)
 {
 	unsigned int first = 1 + UM_PARTS_DEPTH;
 
-	create(2);
-	shared->distance_ns[0][1] = shared->distance_ns[1][0] = 40;
-	shared->distance_ns[0][0] = shared->distance_ns[1][1] = 80;
-	um_parts_end(&shared->parts[0], 1, 2000);
-	um_parts_end(&shared->parts[1], 1, 3000);
+	create_pair(40);
 	EXPECT_EQUAL(um_parts_bound(shared, 1, first, 2000), 2010);
 	EXPECT_EQUAL(um_parts_bound(shared, 1, first, 1000), 2010); /* nothing happens from 1000 to 2000 */
 	EXPECT_EQUAL(um_parts_bound(shared, 0, first, 2000), 2010);
