@@ -173,7 +173,7 @@ class _Compiler:
         found = {module for module in map(_module, schemes) if module is not None}
         found |= {control.module for control in self.controls.values()}
         found |= {p4_switch.MODULE} if self.resolved.programs else set()
-        found |= {_BULK_MODULE} if queued_bytes(workloads) > MAX_COPIED else set()
+        found |= {_BULK_MODULE} if queued_bytes(workloads, self.lab.duration) > MAX_COPIED else set()
         return sorted(found | ({_RATE_MODULE} if self.has_rate else set()))
 
     def parameters(self) -> dict[str, str]:

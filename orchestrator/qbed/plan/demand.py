@@ -6,7 +6,7 @@ Memory is an upper estimate, not a reservation: the kernel's untouched pages are
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.resolve import ResolvedLab
@@ -131,16 +131,12 @@ class Demand:
         if isinstance(workload, p.Flows):
             arrivals = len(workload.each)
             return self._coming_and_going(arrivals, max(1.0, self.duration_ns / arrivals))
-        mean_ns = max(1.0, workload.mean_interarrival_ns) / workload.flows_at_once
-        arrivals = int(self.duration_ns / mean_ns) + workload.flows_at_once
-        if workload.limit is not None:
-            arrivals = min(arrivals, workload.limit)
-        return self._coming_and_going(arrivals, mean_ns)
+        return self._coming_and_going(*_arrivals(workload, self.duration_ns))
 
     @staticmethod
     def _coming_and_going(flows: int, mean_ns: float) -> int:
         """Bytes of the sockets of flows that start so long after each other."""
-        return _PER_FLOW * min(flows, int(_ARRIVAL_LIFE_NS / mean_ns) + 1000) + _PER_CLOSED_FLOW * flows
+        return _PER_FLOW * _at_once(flows, mean_ns) + _PER_CLOSED_FLOW * flows
 
     def _memory(self, sockets: int, in_flight: int) -> int:
         buffers = sum(min(size, 4 * _MIB) for size in self.buffers) // 8
@@ -165,15 +161,59 @@ def _round_up(size: int) -> int:
     return -(-size // (16 * _MIB)) * 16 * _MIB
 
 
-def queued_bytes(workloads: Iterable[p.Workload]) -> int:
-    """Payload that flows hand to their sockets as they start: their sizes, of larger ones 4 MB."""
-    return sum(
-        sum(min(size, _QUEUED) for _, size in workload.each)
-        if workload.each
-        else len(workload.pairs) * min(workload.size_bytes or _QUEUED, _QUEUED)
-        for workload in workloads
-        if isinstance(workload, p.Flows) and workload.transport == "tcp"
-    )
+def queued_bytes(workloads: Iterable[p.Workload], duration_ns: int) -> int:
+    """Payload that TCP flows hand to their sockets as they start, of those that run at once: 4 MB at most each."""
+    return sum(_queued_bytes(workload, duration_ns) for workload in workloads)
+
+
+def _queued_bytes(workload: p.Workload, duration_ns: int) -> int:
+    if isinstance(workload, p.Exchanges) or workload.transport != "tcp":
+        return 0
+    if isinstance(workload, p.Arrivals):
+        return round(_at_once(*_arrivals(workload, duration_ns)) * _mean_bytes(workload.size, _QUEUED))
+    if workload.each:
+        return sum(min(size, _QUEUED) for _, size in workload.each)
+    return len(workload.pairs) * min(workload.size_bytes or _QUEUED, _QUEUED)
+
+
+def _arrivals(workload: p.Arrivals, duration_ns: int) -> tuple[int, float]:
+    """The expected number of flows of an open loop, and the mean time between them in ns."""
+    mean_ns = max(1.0, workload.mean_interarrival_ns) / workload.flows_at_once
+    flows = int(duration_ns / mean_ns) + workload.flows_at_once
+    return flows if workload.limit is None else min(flows, workload.limit), mean_ns
+
+
+def _at_once(flows: int, mean_ns: float) -> int:
+    """How many flows, which start so long after each other, run at once."""
+    return min(flows, int(_ARRIVAL_LIFE_NS / mean_ns) + 1000)
+
+
+def _mean_bytes(size: p.Size, most: int) -> float:
+    """The mean size if larger ones have `most` bytes: the integral of the probability of more than x bytes."""
+    match size:
+        case p.Fixed():
+            return min(size.fixed, most)
+        case p.Uniform():
+            low, high = size.uniform
+            return _area([(low, 0.0), (max(high, low + 1), 1.0)], most)
+        case p.ParetoSize(pareto=pareto):
+            least, most = pareto.mean_bytes * (1 - 1 / pareto.shape), min(most, pareto.max_bytes or most)
+            if most <= least:
+                return most
+            return least + least / (pareto.shape - 1) * (1 - (least / most) ** (pareto.shape - 1))
+        case p.Cdf():
+            return _area(size.cdf, most)
+
+
+def _area(cdf: Sequence[tuple[int, float]], most: int) -> float:
+    """The area above a distribution function with lines between its points, up to `most`."""
+    area = float(min(cdf[0][0], most))
+    for (left, below), (right, above) in pairwise(cdf):
+        if left < most and right > left:
+            end = min(right, most)
+            at_end = below + (above - below) * (end - left) / (right - left)
+            area += (end - left) * (1 - (below + at_end) / 2)
+    return area
 
 
 def _pairs(workload: p.Workload) -> Iterable[tuple[int, int]]:
