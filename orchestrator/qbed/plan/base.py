@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base class of the plan's parts, and the types of text that several parts have."""
 
+import json
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,6 +22,12 @@ class Part(BaseModel):
     def plain(self) -> dict[str, Json]:
         """The part as JSON."""
         return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def lines(entries: Iterable[object]) -> list[str]:
+    """The lines of a list in plan.json: an entry each."""
+    plain = (entry.plain() if isinstance(entry, Part) else entry for entry in entries)
+    return [f"  {json.dumps(entry, ensure_ascii=False)}" for entry in plain]
 
 
 Address = Annotated[str, Field(examples=["10.0.0.1", "fd00::1"])]

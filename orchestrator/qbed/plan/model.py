@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.routes import Routing
-from qbed.plan.base import AbsolutePath, Address, Mac, Part, Prefix
+from qbed.plan.base import AbsolutePath, Address, Mac, Part, Prefix, lines
 from qbed.plan.pipeline import P4Program, Pipeline
 from qbed.plan.queue import Queue, QueueChange
 from qbed.plan.workload import Controller, Expectation, Launch, Program, Workload
@@ -321,7 +321,7 @@ class Plan(Part):
         """Canonical JSON. It is made part by part: the objects of a large plan take several times the text's memory."""
         fields = Plan.model_fields.items()
         names = [name for name, field in fields if not field.exclude and getattr(self, name) != field.default]
-        return "{" + ",".join(f'\n "{name}": {_lines(getattr(self, name))}' for name in names) + "\n}\n"
+        return "{" + ",".join(f'\n "{name}": {_text(getattr(self, name))}' for name in names) + "\n}\n"
 
     @classmethod
     def loads(cls, text: str | bytes) -> "Plan":
@@ -425,9 +425,8 @@ class Plan(Part):
         return {node.name: i for i, node in enumerate(self.nodes)}
 
 
-def _lines(value: object) -> str:
+def _text(value: object) -> str:
     """A field of the plan as JSON, one entry of a list a line."""
     if not isinstance(value, list) or not value:
         return json.dumps(value, ensure_ascii=False)
-    entries = (entry.plain() if isinstance(entry, Part) else entry for entry in value)
-    return "[" + ",".join(f"\n  {json.dumps(entry, ensure_ascii=False)}" for entry in entries) + "\n ]"
+    return "[\n" + ",\n".join(lines(value)) + "\n ]"

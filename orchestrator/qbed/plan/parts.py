@@ -12,12 +12,14 @@ A frame needs at least the least delay of the cut links to the other part: so fa
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from qbed.plan.base import lines
 from qbed.plan.model import Change, Link, Plan
 
+_NODES = ' "nodes": [\n'
 NEVER_NS = (1 << 63) - 1
 """The distance of parts without a path between them."""
 MAX_RATE_BPS = 10**15
@@ -30,6 +32,18 @@ class IndivisibleError(Exception):
     def __init__(self, units: int) -> None:
         super().__init__(units)
         self.units = units
+
+
+def plans_of_parts(plan: Plan, text: str) -> Iterator[str]:
+    """The plan of each part's agent, from the text of the whole: without what only other nodes' agents need."""
+    begin = text.index(_NODES) + len(_NODES)
+    end = text.index("\n ]", begin)
+    own = text[begin:end].split(",\n")
+    update = {"sysctls": {}, "routes": [], "files": {}, "programs": [], "expects": []}
+    others = lines(node.model_copy(update=update) for node in plan.nodes)
+    for part in range(plan.part_count):
+        found = (own[node] if of_node == part else others[node] for node, of_node in enumerate(plan.parts))
+        yield text[:begin] + ",\n".join(found) + text[end:]
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def wall_times(run: Path) -> dict[int, float]:
 
 
 def part_times(run: Path) -> str:
-    """The seconds for which each part of the divided cells computed and waited; empty if there are none."""
+    """CPU seconds of each part of the divided cells, and seconds for which it waited; empty if there are none."""
     busy, waited = defaultdict[int, float](float), defaultdict[int, float](float)
     for entry in _times(run):
         with suppress(ValueError, TypeError):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qbed.base.errors import LabError
 from qbed.plan.model import Plan
-from qbed.plan.parts import NEVER_NS, cut_links, distances_ns, loads
+from qbed.plan.parts import NEVER_NS, cut_links, distances_ns, loads, plans_of_parts
 from qbed.report.show_parts import summary
 from qbed.testing import write_plan
 
@@ -124,3 +124,16 @@ def test_a_plan_with_an_impossible_part_is_refused(tmp_path: Path, part: int) ->
     assert text != plan.dumps()
     with pytest.raises(ValueError, match="parts"):
         Plan.loads(text)
+
+
+def test_an_agent_reads_nothing_that_only_other_nodes_need(tmp_path: Path) -> None:
+    plan = divided(tmp_path, "{clos: {hosts: 2, racks: 3, spines: 2}}", 2)
+    for part, text in enumerate(plans_of_parts(plan, plan.dumps())):
+        found = Plan.loads(text)
+        assert found.dumps() == text
+        assert found.model_copy(update={"nodes": plan.nodes}) == plan
+        for of_node, node, whole in zip(plan.parts, found.nodes, plan.nodes, strict=True):
+            assert (node.name, node.kind, node.addresses) == (whole.name, whole.kind, whole.addresses)
+            assert whole.routes
+            assert whole.sysctls
+            assert node == whole if of_node == part else not (node.routes or node.sysctls)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from qbed.base.json_files import Row
 from qbed.plan.model import Plan
-from qbed.plan.parts import distances_ns
+from qbed.plan.parts import distances_ns, plans_of_parts
 from qbed.substrates import PART_TIMES, Limits, Progress
 from qbed.substrates.merge import COUNTERS, merge, merged_counters, read_json
 from qbed.substrates.toolchain import Toolchain
@@ -42,9 +42,10 @@ class DividedCell:
         count = self.plan.part_count
         shutil.rmtree(self.folder / PARTS, ignore_errors=True)
         folders = [part_folder(self.folder, part) for part in range(count)]
-        for folder in folders:
+        plans = plans_of_parts(self.plan, (self.folder / "plan.json").read_text())
+        for folder, plan in zip(folders, plans, strict=True):
             folder.mkdir(parents=True)
-            shutil.copyfile(self.folder / "plan.json", folder / "plan.json")
+            (folder / "plan.json").write_text(plan)
         cores = len(os.sched_getaffinity(0))
         with part_memory(distances_ns(self.plan), START_NS, SPINS if cores >= count else 0) as memory:
             with self._guests(folders, memory) as guests:
@@ -64,8 +65,8 @@ class DividedCell:
         ends = [done.end_ns or 0 for agent in agents if (done := read_done(agent / "done.json")) is not None]
         (out / "done.json").write_text(json.dumps({"status": "complete", "end_ns": max(ends)}))
         rows = [
-            {"windows": found.windows, "busy_s": (part.ran_s or 0) - found.waited_s, "waited_s": found.waited_s}
-            for found, part in zip(times, guests, strict=True)
+            {"windows": found.windows, "busy_s": watched.guest.cpu_s, "waited_s": found.waited_s}
+            for found, watched in zip(times, guests, strict=True)
         ]
         (self.folder / PART_TIMES).write_text(json.dumps(rows))
 

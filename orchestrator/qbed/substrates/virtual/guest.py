@@ -112,6 +112,8 @@ class Guest:
         self._pidfd = os.pidfd_open(process.pid)
         self._reader = LineReader()
         self.gate = gate
+        self.cpu_s = 0.0
+        """CPU time of the guest, once it has ended."""
 
     @property
     def pid(self) -> int:
@@ -141,7 +143,9 @@ class Guest:
         if self._pidfd >= 0:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)  # before it is reaped: until then its group's number is its own
-            self._process.wait()
+            _, status, usage = os.wait4(self.pid, 0)
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            self.cpu_s = usage.ru_utime + usage.ru_stime
             os.close(self._pidfd)
             self._pidfd = -1
             self.gate.close()

@@ -31,8 +31,7 @@ class Watched:
     guest: Guest
     folder: Path
     at_ns: int = -1
-    ran_s: float | None = None
-    """For how many seconds it ran, once it has ended."""
+    has_ended: bool = False
 
 
 class Watch:
@@ -45,23 +44,23 @@ class Watch:
         """Return when all guests have ended with complete results. `CellError` as soon as one fails."""
         begun = moved = time.monotonic()
         quota = Quota(self._folder, limits.space_bytes)
-        while running := [watched for watched in self._guests if watched.ran_s is None]:
+        while running := [watched for watched in self._guests if not watched.has_ended]:
             now, slowest = time.monotonic(), min(running, key=lambda watched: watched.at_ns)
             if trouble := _exceeded(limits, now - begun, now - moved, slowest.at_ns) or quota.excess():
                 self._judge(slowest, trouble)
             reached_ns = slowest.at_ns
             for watched in _ready(running, min(begun + limits.cell_s - now, moved + limits.stall_s - now, EVERY_S)):
-                if self._read(watched, begun):
+                if self._read(watched):
                     moved = time.monotonic()
             least_ns = min(watched.at_ns for watched in running)
             if least_ns > reached_ns:
                 progress(min(1.0, least_ns / self._duration_ns))
 
-    def _read(self, watched: Watched, begun: float) -> bool:
+    def _read(self, watched: Watched) -> bool:
         """Read a guest's messages; returns whether it has come further."""
         messages = watched.guest.wait(0)
         if messages is None:
-            watched.ran_s = time.monotonic() - begun
+            watched.has_ended = True
             self._judge(watched, None)
             return True
         moved = False
