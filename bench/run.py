@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the benchmarks: all, or those named.
 
-python -m bench.run [--rounds N] [BENCH...]: versus_ns3 scale parts ten_thousand agent rate syscalls parallel merge
-    scheduling p4 p4switch telemetry containers service page many_cells incast_ns3
+python -m bench.run [--rounds N] [BENCH...]: versus_ns3 scale host_forwarding parts ten_thousand agent rate syscalls
+    parallel merge scheduling p4 p4switch telemetry containers service page many_cells incast_ns3
 """
 
 from __future__ import annotations
@@ -15,8 +15,19 @@ import typer
 from bench.harness import machine, write
 
 ALL = (
-    *("versus_ns3", "scale", "parts", "ten_thousand", "agent", "rate", "syscalls", "parallel", "merge", "scheduling"),
-    *("p4", "p4switch", "telemetry", "containers", "service", "page", "many_cells", "incast_ns3"),
+    *("versus_ns3", "scale", "host_forwarding", "parts", "ten_thousand", "agent", "rate", "syscalls", "parallel"),
+    *(
+        "merge",
+        "scheduling",
+        "p4",
+        "p4switch",
+        "telemetry",
+        "containers",
+        "service",
+        "page",
+        "many_cells",
+        "incast_ns3",
+    ),
 )
 
 
