@@ -15,19 +15,9 @@ import typer
 from bench.harness import machine, write
 
 ALL = (
-    *("versus_ns3", "scale", "host_forwarding", "parts", "ten_thousand", "agent", "rate", "syscalls", "parallel"),
-    *(
-        "merge",
-        "scheduling",
-        "p4",
-        "p4switch",
-        "telemetry",
-        "containers",
-        "service",
-        "page",
-        "many_cells",
-        "incast_ns3",
-    ),
+    *("versus_ns3", "scale", "host_forwarding", "parts", "ten_thousand", "agent", "rate", "syscalls"),
+    *("parallel", "merge", "scheduling", "p4", "p4switch", "telemetry", "containers", "service", "page"),
+    *("many_cells", "incast_ns3"),
 )
 
 
