@@ -136,7 +136,7 @@ class Demand:
     @staticmethod
     def _coming_and_going(flows: int, mean_ns: float) -> int:
         """Bytes of the sockets of flows that start so long after each other."""
-        return _PER_FLOW * _at_once(flows, mean_ns) + _PER_CLOSED_FLOW * flows
+        return _PER_FLOW * min(flows, int(_ARRIVAL_LIFE_NS / mean_ns) + 1000) + _PER_CLOSED_FLOW * flows
 
     def _memory(self, sockets: int, in_flight: int) -> int:
         buffers = sum(min(size, 4 * _MIB) for size in self.buffers) // 8
@@ -170,7 +170,8 @@ def _queued_bytes(workload: p.Workload, duration_ns: int) -> int:
     if isinstance(workload, p.Exchanges) or workload.transport != "tcp":
         return 0
     if isinstance(workload, p.Arrivals):
-        return round(_at_once(*_arrivals(workload, duration_ns)) * _mean_bytes(workload.size, _QUEUED))
+        flows, mean_ns = _arrivals(workload, duration_ns)
+        return round(min(flows, _ARRIVAL_LIFE_NS / mean_ns) * _mean_bytes(workload.size, _QUEUED))
     if workload.each:
         return sum(min(size, _QUEUED) for _, size in workload.each)
     return len(workload.pairs) * min(workload.size_bytes or _QUEUED, _QUEUED)
@@ -181,11 +182,6 @@ def _arrivals(workload: p.Arrivals, duration_ns: int) -> tuple[int, float]:
     mean_ns = max(1.0, workload.mean_interarrival_ns) / workload.flows_at_once
     flows = int(duration_ns / mean_ns) + workload.flows_at_once
     return flows if workload.limit is None else min(flows, workload.limit), mean_ns
-
-
-def _at_once(flows: int, mean_ns: float) -> int:
-    """How many flows, which start so long after each other, run at once."""
-    return min(flows, int(_ARRIVAL_LIFE_NS / mean_ns) + 1000)
 
 
 def _mean_bytes(size: p.Size, most: int) -> float:

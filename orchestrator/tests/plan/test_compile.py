@@ -259,8 +259,8 @@ def test_fairness_plan_has_buffers_for_the_bandwidth_delay_product() -> None:
         ("flows: {pairs: [PAIRS], size: 3 MB}", False),
         ("udp: {from: h1, to: h2, rate: 1 Gbit/s, packet: 1400 B}", False),
         ("flows: {pairs: [PAIRS], size: 4 MB, transport: rate}", False),
-        ("arrivals: {from: h1, to: h2, interval: 10 ms, size: 4 MB}", True),
-        ("arrivals: {from: h1, to: h2, interval: 10 ms, size: 4 MB, limit: 30}", False),
+        ("arrivals: {from: h1, to: h2, interval: 1 ms, size: 4 MB}", True),
+        ("arrivals: {from: h1, to: h2, interval: 1 ms, size: 4 MB, limit: 30}", False),
         ("arrivals: {from: h1, to: h2, interval: 1 ms, size: 100 KB}", False),
     ],
 )
