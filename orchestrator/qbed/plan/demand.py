@@ -196,7 +196,7 @@ def _mean_bytes(size: p.Size, most: int) -> float:
             least, most = pareto.mean_bytes * (1 - 1 / pareto.shape), min(most, pareto.max_bytes or most)
             if most <= least:
                 return most
-            return least + least / (pareto.shape - 1) * (1 - (least / most) ** (pareto.shape - 1))
+            return float(least + least / (pareto.shape - 1) * (1 - (least / most) ** (pareto.shape - 1)))
         case p.Cdf():
             return _area(size.cdf, most)
 

@@ -39,7 +39,7 @@ def plans_of_parts(plan: Plan, text: str) -> Iterator[str]:
     begin = text.index(_NODES) + len(_NODES)
     end = text.index("\n ]", begin)
     own = text[begin:end].split(",\n")
-    update = {"sysctls": {}, "routes": [], "files": {}, "programs": [], "expects": []}
+    update: dict[str, object] = {"sysctls": {}, "routes": [], "files": {}, "programs": [], "expects": []}
     others = lines(node.model_copy(update=update) for node in plan.nodes)
     for part in range(plan.part_count):
         found = (own[node] if of_node == part else others[node] for node, of_node in enumerate(plan.parts))
