@@ -2,7 +2,7 @@
 """The limit: the machine's own kernel forwards datagrams over veth, without rates and delays, on one core.
 
 The namespaces, addresses and routes are those of the lab's plan, the pairs those of its flows. qbed's figure includes
-TCP, both hosts, queues and results; the kernel's is UDP that nobody reads. Needs root.
+TCP, both hosts, queues and results; the kernel's is UDP that is not read. Needs root.
 """
 
 from __future__ import annotations

@@ -38,11 +38,11 @@ def plans_of_parts(plan: Plan, text: str) -> Iterator[str]:
     """The plan of each part's agent, from the text of the whole: without what only other nodes' agents need."""
     begin = text.index(_NODES) + len(_NODES)
     end = text.index("\n ]", begin)
-    own = text[begin:end].split(",\n")
+    complete = text[begin:end].split(",\n")
     update: dict[str, object] = {"sysctls": {}, "routes": [], "files": {}, "programs": [], "expects": []}
-    others = lines(node.model_copy(update=update) for node in plan.nodes)
+    shortened = lines(node.model_copy(update=update) for node in plan.nodes)
     for part in range(plan.part_count):
-        found = (own[node] if of_node == part else others[node] for node, of_node in enumerate(plan.parts))
+        found = (complete[node] if of_node == part else shortened[node] for node, of_node in enumerate(plan.parts))
         yield text[:begin] + ",\n".join(found) + text[end:]
 
 
