@@ -200,30 +200,6 @@ def test_dark_mode_changes_the_colours(page: Any) -> None:
     browser.set_dark_mode(False)
 
 
-def test_a_hundred_queues_are_drawn_thirty_times_a_second(page: Any) -> None:
-    """The page's mean time to draw a frame of 100 queues, over 60 frames."""
-    browser, _, _ = page
-    benchmark = """(async () => {
-      const {Series} = await import('/page/series.js'), {heat} = qbed, before = heat.series;
-      const queues = Array.from({length: 100}, (_, i) => `s1>h${i}`);
-      const series = new Series({...before.cell, queues, bin_ns: 1e6, duration_ns: 5e8});
-      const names = ['queue', 'bin', 'ns', 'min', 'mean', 'max', 'dequeued_bytes', 'dropped', 'marked'];
-      const data = Object.fromEntries(names.map(name => [name, []]));
-      for (let queue = 0; queue < 100; queue++) for (let bin = 0; bin < 500; bin++) {
-        const values = [queue, bin, 1e6, 0, queue * bin, 2 * queue * bin, 1514, 0, 0];
-        values.forEach((value, at) => data[names[at]].push(value));
-      }
-      series.queues(data);
-      heat.show(series);
-      const begun = performance.now();
-      heat.draw();
-      for (let frame = 0; frame < 60; frame++) { series.version++; heat.draw(); }
-      const took = (performance.now() - begun) / 60;
-      heat.show(before);
-      return took; })()"""
-    assert browser.evaluate(benchmark) < 1000 / 30
-
-
 def test_the_gallery_shows_claims_of_all_versions(page: Any) -> None:
     browser, job, _ = page
     # An address that is chosen while the page is about to write its own: the timer runs before the hashchange event.
