@@ -171,7 +171,7 @@ def _queued_bytes(workload: p.Workload, duration_ns: int) -> int:
         return 0
     if isinstance(workload, p.Arrivals):
         flows, mean_ns = _arrivals(workload, duration_ns)
-        return round(min(flows, _ARRIVAL_LIFE_NS / mean_ns) * _mean_bytes(workload.size, _QUEUED))
+        return round(min(flows, _ARRIVAL_LIFE_NS / mean_ns) * mean_bytes(workload.size, _QUEUED))
     if workload.each:
         return sum(min(size, _QUEUED) for _, size in workload.each)
     return len(workload.pairs) * min(workload.size_bytes or _QUEUED, _QUEUED)
@@ -184,7 +184,7 @@ def _arrivals(workload: p.Arrivals, duration_ns: int) -> tuple[int, float]:
     return flows if workload.limit is None else min(flows, workload.limit), mean_ns
 
 
-def _mean_bytes(size: p.Size, most: int) -> float:
+def mean_bytes(size: p.Size, most: int) -> float:
     """The mean size if larger ones have `most` bytes: the integral of the probability of more than x bytes."""
     match size:
         case p.Fixed():
