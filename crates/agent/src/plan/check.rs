@@ -60,6 +60,7 @@ pub fn check(plan: &Plan) -> Result<()> {
             format!("capture {}: no interface {} on node {}", capture.name, capture.interface, capture.node)
         })?;
         require(is_file_name(&capture.name), || format!("capture {:?} is not a file name", capture.name))?;
+        require(capture.snaplen > 0, || format!("capture {}: snaplen is 0", capture.name))?;
     }
     check_events(plan)?;
     check_changes(plan)?;
@@ -394,6 +395,7 @@ mod tests {
                 refusal(|p| p["captures"][0]["interface"] = json!("eth7")),
                 "capture h1:eth0: no interface eth7",
             ),
+            (refusal(|p| p["captures"][0]["snaplen"] = json!(0)), "capture h1:eth0: snaplen is 0"),
             (
                 refusal(|p| p["nodes"][0]["sysctls"] = json!({"kernel/modprobe": "/mnt/x"})),
                 "sysctl \"kernel/modprobe\" is not a path under /proc/sys/net",
