@@ -8,12 +8,10 @@ import json
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from qbed_testing.container_labs import docker, qbed, write_lab
+from qbed_testing.container_labs import docker, qbed, wait_until, write_lab
 
 PIDFD_GETFD = 438
 FRAMES = 500
@@ -31,13 +29,6 @@ switches: {default: {scheme: droptail, buffer: 2 MB}}
 hosts: {default: {tcp: cubic, kernel: host}}
 duration: 100 ms
 """
-
-
-def wait_until(condition: Callable[[], bool], message: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, message
-        time.sleep(0.2)
 
 
 def test_frames_that_overflow_a_guests_receive_buffer_are_counted(tmp_path: Path, state: Path) -> None:

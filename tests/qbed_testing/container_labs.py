@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 STAR = """\
@@ -39,6 +41,13 @@ def write_lab(folder: Path, name: str, text: str = STAR) -> Path:
     (folder / name).mkdir(parents=True)
     (folder / name / "lab.yml").write_text(text.replace("NAME", name))
     return folder / name
+
+
+def wait_until(condition: Callable[[], bool], message: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, message
+        time.sleep(0.2)
 
 
 def docker(*arguments: str) -> str:

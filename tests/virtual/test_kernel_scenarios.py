@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernel modules in a guest without the agent: each scenario of kernel/tests/guest in a new guest.
 
-rate_scenarios.py tests the transport, scenarios.py links, taps and queues.
+rate_scenarios.py tests the transport, border_scenarios.py a container's border, scenarios.py links, taps and queues.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ SCENARIOS = (
     "gone",
     "looped",
     "malformed,1000",
+    "border,0",
+    "border,1",
 )
 
 

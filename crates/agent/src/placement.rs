@@ -34,6 +34,8 @@ pub struct Placement {
     kernel: Kernel,
     /// Real nanoseconds per nanosecond of lab time; None: virtual time.
     dilation: Option<u32>,
+    /// Whether frames of a TCP stream cross between containers as one GSO packet.
+    gso: bool,
 }
 
 impl Placement {
@@ -42,7 +44,8 @@ impl Placement {
         let locations = (0..plan.nodes.len()).map(|node| location(node, place)).collect::<Vec<_>>();
         let local = (0..locations.len()).filter(|node| locations[*node] == Location::Local).collect();
         let kernel = place.map_or(Kernel::Qbed, |place| kernel(place.node, place));
-        Self { locations, local, kernel, dilation: place.map(|place| place.dilation) }
+        let dilation = place.map(|place| place.dilation);
+        Self { locations, local, kernel, dilation, gso: place.is_some_and(|place| place.gso) }
     }
 
     /// The nodes of a part of the lab are local.
@@ -54,7 +57,7 @@ impl Placement {
         if local.is_empty() {
             return Err(Failure::new(format!("the plan has no part {part}")));
         }
-        Ok(Self { locations, local, kernel: Kernel::Qbed, dilation: None })
+        Ok(Self { locations, local, kernel: Kernel::Qbed, dilation: None, gso: false })
     }
 
     /// Local nodes, in the plan's order.
@@ -94,6 +97,10 @@ impl Placement {
 
     pub fn on_wall_clock(&self) -> bool {
         self.dilation.is_some()
+    }
+
+    pub fn merges_frames(&self) -> bool {
+        self.gso
     }
 
     /// Converts a duration from real time to lab time.

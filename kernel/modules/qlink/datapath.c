@@ -434,14 +434,19 @@ static bool qlink_may_hint(struct net_device *dev)
 /* Receives a frame as from a wire: only its bytes, no metadata of the sender. */
 static void qlink_receive(struct sk_buff *skb, struct net_device *dev)
 {
+	struct qlink_border *border = ((struct qlink_end *)netdev_priv(dev))->border;
 	struct rtable *route = NULL;
 
-	if (skb->ip_summed == CHECKSUM_PARTIAL && unlikely(qlink_needs_checksum(dev)))
+	if (skb->ip_summed == CHECKSUM_PARTIAL && !border && unlikely(qlink_needs_checksum(dev)))
 		skb_checksum_help(skb);
 	skb_scrub_packet(skb, true);
 	skb_clear_hash(skb);
 	skb->priority = 0;
 	skb_set_queue_mapping(skb, 0);
+	if (unlikely(border)) {
+		qlink_border_leave(border, skb);
+		return;
+	}
 	if (qlink_may_hint(dev))
 		route = qlink_route_lookup(netdev_priv(dev), skb);
 	skb->protocol = eth_type_trans(skb, dev);

@@ -30,6 +30,7 @@ static int qlink_init(struct net_device *dev)
 
 static void qlink_uninit(struct net_device *dev)
 {
+	qlink_border_close(netdev_priv(dev));
 	qlink_remove_end(netdev_priv(dev));
 }
 
@@ -153,6 +154,7 @@ static const struct nla_policy qlink_policy[IFLA_QLINK_MAX + 1] = {
 	[IFLA_QLINK_PEER_REORDERING] = { .type = NLA_U32 },
 	[IFLA_QLINK_PART] = { .type = NLA_U32 },
 	[IFLA_QLINK_NUMBER] = { .type = NLA_U32 },
+	[IFLA_QLINK_BORDER] = { .type = NLA_U32 },
 };
 
 static int qlink_validate(struct nlattr *tb[], struct nlattr *data[],
@@ -376,6 +378,15 @@ static int qlink_changelink(struct net_device *dev, struct nlattr *tb[],
 		NL_SET_ERR_MSG_ATTR(extack, data[IFLA_QLINK_PEER],
 				    "the other end is chosen at creation");
 		return -EOPNOTSUPP;
+	}
+	if (data[IFLA_QLINK_BORDER]) {
+		int err = qlink_border_open(end, nla_get_u32(data[IFLA_QLINK_BORDER]));
+
+		if (err) {
+			NL_SET_ERR_MSG_ATTR(extack, data[IFLA_QLINK_BORDER],
+					    "no such device, or one of the two has a receiver already");
+			return err;
+		}
 	}
 	params = qlink_get_params(end);
 	qlink_parse(data, IFLA_QLINK_RATE, &params);

@@ -72,6 +72,7 @@ struct qlink_end {
 	struct qlink_stats stats;
 	bool is_cut;			/* the peer is a stub for an end in another part */
 	bool is_stub;
+	struct qlink_border *border;		/* of a stub in a container */
 	u32 part;			/* of the other end, if it is cut */
 	u32 link_number;		/* the same in all parts */
 	struct inet_ehash_bucket *bucket;	/* socket of the next frame to arrive */
@@ -79,6 +80,11 @@ struct qlink_end {
 	struct qlink_hop local_hop;		/* neighbour of locally generated packets */
 	int local_hop_genid;
 };
+
+/* border.c */
+void qlink_border_leave(struct qlink_border *border, struct sk_buff *skb);
+int qlink_border_open(struct qlink_end *stub, int ifindex);
+void qlink_border_close(struct qlink_end *stub);
 
 /* datapath.c */
 netdev_tx_t qlink_xmit(struct sk_buff *skb, struct net_device *dev);

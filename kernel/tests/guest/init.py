@@ -29,6 +29,7 @@ def main() -> None:
     import faulthandler
 
     faulthandler.enable()
+    import border_scenarios
     import p4_scenarios
     import rate_scenarios
     import scenarios
@@ -36,7 +37,7 @@ def main() -> None:
     print("loaded", flush=True)
     name, *arguments = os.environ["QBED_SCENARIO"].split(",")
     print("imported", flush=True)
-    found = (getattr(module, name, None) for module in (p4_scenarios, rate_scenarios, scenarios))
+    found = (getattr(module, name, None) for module in (border_scenarios, p4_scenarios, rate_scenarios, scenarios))
     scenario = next(filter(None, found))
     scenario(*map(int, arguments))
     print("PASS", name, flush=True)

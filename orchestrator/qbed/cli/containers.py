@@ -50,8 +50,9 @@ def export(
         raise LabError([f"{folder} is not empty; expected a new folder (-o DIR)"])
     names = images({role(node) for node in plan.nodes}, build=False)
     folder.mkdir(parents=True, exist_ok=True)
+    topology = f"{plan.lab}.clab.yml"
     file = write_folder(
-        folder, plan, placement, names, name=plan.lab, file=f"{plan.lab}.clab.yml", start="at once"
+        folder, plan, placement, names, name=plan.lab, file=topology, start="at once", interactive=True
     )  # fmt: skip
     for note in placement.notes:
         terminal.print_status(note)

@@ -19,13 +19,14 @@ from qbed.plan.communicating_pairs import shortest_rtt_ns
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.substrates.command_line import GATE_FD
+from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.folder import topology, write_folder
 from qbed.substrates.containers.placement import Machine, Placement, place, shorten
 from qbed.substrates.virtual.confinement import CONFINE_FD
 from qbed.substrates.virtual.guest import command_line
 
 LABS = sorted((Path(__file__).parents[3] / "labs").glob("*/lab.yml"))
-IMAGES = {"host": "qbed/host:1", "linux-switch": "qbed/linux-switch:1", "router": "qbed/router:1"}
+IMAGES = {role: f"qbed/{role}:1" for role in ("host", "linux-switch", "router", bmv2.ROLE)}
 LAB = """\
 name: small
 topology:
@@ -157,7 +158,7 @@ def test_the_folder_holds_each_nodes_part(tmp_path: Path) -> None:
     assert (node / "plan.json").samefile(tmp_path / "x/plan.json")
     written = json.loads((node / "place.json").read_text())
     boot = written.pop("boot")
-    assert written == {"version": 1, "node": 4, "host_kernel": [0, 1], "dilation": 50, "start": "on go"}
+    assert written == {"version": 1, "node": 4, "host_kernel": [0, 1], "dilation": 50, "gso": False, "start": "on go"}
     assert {"mem=128M", "init=/opt/qbed/qbed-agent", f"seed={plan.seed + 4}", f"qgate={GATE_FD}"} < set(boot)
     assert "boot" not in json.loads((tmp_path / "x/nodes/h1/place.json").read_text())  # it has no guest
     assert (node / "out").is_dir() and (tmp_path / "x/shared").is_dir()
@@ -189,6 +190,26 @@ def test_a_guest_defers_frames_by_a_part_of_a_round_trip(
     write_folder(tmp_path / "x", plan, Placement((), dilation), IMAGES, start="on go", interactive=interactive, **names)
     boot = json.loads((tmp_path / "x/nodes/s1/place.json").read_text())["boot"]
     assert f"wall.batch={batch_ns}" in boot
+
+
+@pytest.mark.parametrize(
+    ("dilation", "interactive", "switch", "gso"),
+    [
+        (1, True, "scheme: droptail", True),
+        (1, False, "scheme: droptail", False),
+        (2, True, "scheme: droptail", False),
+        (1, True, "scheme: stamp, kind: bmv2, engine: simple_switch_grpc", False),
+    ],
+)
+def test_only_interactive_labs_in_real_time_without_bmv2_use_gso(
+    tmp_path: Path, dilation: int, interactive: bool, switch: str, gso: bool
+) -> None:
+    text = LAB.replace("HOST", "h2").replace("SETTING", "kernel: qbed").replace("100 KB}", f"100 KB, {switch}}}")
+    plan = compile_lab(lab_from_source(parse(text, "x")))
+    placement = place(plan, machine(tmp_path), dilation)
+    names = {"name": "x", "file": "l.clab.yml"}
+    write_folder(tmp_path / "x", plan, placement, IMAGES, start="on go", interactive=interactive, **names)
+    assert {json.loads(path.read_text())["gso"] for path in tmp_path.glob("x/nodes/*/place.json")} == {gso}
 
 
 def test_a_topology_becomes_a_lab(tmp_path: Path) -> None:

@@ -71,8 +71,9 @@ impl Node {
     /// The guest's kernel command line: `boot` of place.json, the clock's origin, and the interfaces.
     fn guest_arguments(&self, mode: &str, origin_ns: i64) -> Vec<String> {
         let clock = format!("wall-clock={origin_ns}:{}", self.place.dilation);
+        let gro = u8::from(self.place.gso);
         let interfaces = self.ends().enumerate().map(|(number, (end, mtu))| {
-            format!("vec{number}:transport=raw,ifname={},depth=64,gro=0,mtu={mtu}", end.interface)
+            format!("vec{number}:transport=raw,ifname={},depth=64,gro={gro},mtu={mtu}", end.interface)
         });
         let parameters = self.place.boot.iter().cloned().chain([clock]).chain(interfaces);
         parameters.chain(["--".to_owned(), mode.to_owned()]).collect()
@@ -218,12 +219,14 @@ mod tests {
 
     #[test]
     fn a_guests_command_line_has_boot_parameters_clock_and_interfaces() {
-        let node = Node::new(dumbbell(|_| {}), place(1, &[0], 50));
+        let mut node = Node::new(dumbbell(|_| {}), place(1, &[0], 50));
         assert!(!node.is_native);
         let arguments = node.guest_arguments("cell", -7);
         let end = node.ends().next().unwrap();
         let vec = format!("vec0:transport=raw,ifname={},depth=64,gro=0,mtu={}", end.0.interface, end.1);
         assert_eq!(arguments, ["mem=64M", "wall-clock=-7:50", &vec, "--", "cell"]);
+        node.place.gso = true;
+        assert!(node.guest_arguments("cell", -7)[2].contains(",gro=1,"));
     }
 
     #[test]

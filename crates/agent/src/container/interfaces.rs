@@ -22,8 +22,15 @@ const OFFLOADS: [&str; 5] = [
 const GROUP: u32 = 1;
 const IFINFOMSG_LEN: usize = 16;
 
-/// Receives notifications of removed interfaces.
+/// Receives notifications of removed and changed interfaces.
 pub struct Watch(Subscription);
+
+/// Names of interfaces. A changed one may have other flags or features than before, or is new.
+#[derive(Default)]
+pub struct Changes {
+    pub removed: Vec<String>,
+    pub changed: Vec<String>,
+}
 
 impl Watch {
     pub fn open() -> Result<Self> {
@@ -32,15 +39,18 @@ impl Watch {
             .with_context(|| "watching interfaces".into())
     }
 
-    /// Names of interfaces that were removed since the last call.
-    pub fn removed(&self) -> Result<Vec<String>> {
-        let mut names = Vec::new();
+    /// Changes since the last call.
+    pub fn changes(&self) -> Result<Changes> {
+        let mut changes = Changes::default();
         let drained = self.0.drain(|kind, payload| {
-            if kind == libc::RTM_DELLINK {
-                names.extend(name(payload.get(IFINFOMSG_LEN..).unwrap_or_default()));
-            }
+            let names = match kind {
+                libc::RTM_DELLINK => &mut changes.removed,
+                libc::RTM_NEWLINK => &mut changes.changed,
+                _ => return,
+            };
+            names.extend(name(payload.get(IFINFOMSG_LEN..).unwrap_or_default()));
         });
-        drained.with_context(|| "watching interfaces".into()).map(|()| names)
+        drained.with_context(|| "watching interfaces".into()).map(|()| changes)
     }
 }
 
@@ -59,23 +69,28 @@ pub fn exists(interface: &str) -> bool {
     Path::new("/sys/class/net").join(interface).exists()
 }
 
-/// Disables offload features, so that frames pass unchanged, and for a guest IPv6, so that the interface sends no
-/// frames.
-pub fn prepare(interface: &str, mtu: u32, for_guest: bool) -> Result<()> {
-    let context = || format!("interface {interface}");
+/// Sets offload features: without `gso` all are off, so that frames pass unchanged.
+pub fn set_offloads(interface: &str, gso: bool) {
+    let features = ["rx", "tx", "sg", "tso", "gso"].into_iter();
+    let features = features.flat_map(|feature| [feature, if gso { "on" } else { "off" }]);
     // Not every device supports all features; `counters` records those that stay on.
     let _ = Command::new("ethtool")
-        .args([
-            "-K", interface, "rx", "off", "tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off",
-        ])
+        .args(["-K", interface, "gro", "off"])
+        .args(features)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
+}
+
+/// Sets offload features, MTU and state; for a guest also disables IPv6, so that the interface sends no frames.
+pub fn prepare(interface: &str, mtu: u32, for_guest: bool, gso: bool) -> Result<()> {
+    let context = || format!("interface {interface}");
+    set_offloads(interface, gso);
     if for_guest {
         fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1").with_context(context)?;
     }
-    let mtu = mtu.to_string();
-    subprocess::run("ip", &["link", "set", interface, "mtu", &mtu, "gso_max_segs", "1", "up"], "")
+    let (mtu, segments) = (mtu.to_string(), if gso { "65535" } else { "1" });
+    subprocess::run("ip", &["link", "set", interface, "mtu", &mtu, "gso_max_segs", segments, "up"], "")
 }
 
 /// Disables GSO on the loopback interface, as in `netlink::link::loopback_up`.

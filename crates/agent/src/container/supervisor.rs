@@ -5,7 +5,7 @@
 
 use crate::container::clients::Clients;
 use crate::container::guest::{Node, Running};
-use crate::container::interfaces::Watch;
+use crate::container::interfaces::{Changes, Watch};
 use crate::container::relay::Client;
 use crate::container::{evidence, interfaces, origin, SOCKET};
 use crate::failure::{Context, Failure, Result};
@@ -166,8 +166,8 @@ impl Supervisor {
     }
 
     fn prepare(&mut self) -> Result<()> {
-        let guest = !self.node.is_native;
-        self.node.ends().try_for_each(|(end, mtu)| interfaces::prepare(&end.interface, mtu, guest))?;
+        let (guest, gso) = (!self.node.is_native, self.node.place.gso);
+        self.node.ends().try_for_each(|(end, mtu)| interfaces::prepare(&end.interface, mtu, guest, gso))?;
         if guest {
             // Docker's default is 64 MB. A guest's memory is a sparse file there.
             let mounted = mount(Some("tmpfs"), "/dev/shm", Some("tmpfs"), MsFlags::empty(), None::<&str>);
@@ -280,8 +280,15 @@ impl Supervisor {
 
     /// Ends a cell when an interface of a link is removed, because its results would not be those of the plan. An
     /// interactive lab continues, as after an unplugged cable.
+    ///
+    /// Containerlab disables checksum offload, and so TSO, some time after it has created an interface. The machine's
+    /// kernel then drops all GSO packets of a guest, so the features are set again.
     fn on_interfaces(&mut self) -> Result<()> {
-        let removed = self.interfaces.removed()?;
+        let Changes { removed, changed } = self.interfaces.changes()?;
+        if self.node.place.gso && self.state != State::Preparing {
+            let ends = self.node.ends().filter(|(end, _)| changed.contains(&end.interface));
+            ends.for_each(|(end, _)| interfaces::set_offloads(&end.interface, true));
+        }
         let lost = self.lost_link(|interface| removed.iter().any(|name| name == interface));
         let Some(lost) = lost else { return Ok(()) };
         if let Some(running) = self.running.as_ref().filter(|running| running.is_cell) {

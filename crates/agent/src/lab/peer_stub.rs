@@ -75,28 +75,25 @@ pub fn vector_devices<'p>(
     placement.local_links(plan).enumerate().map(|(number, link)| (format!("vec{number}"), link))
 }
 
-/// Redirects frames between each link's stub and vector device.
+/// Connects each link's stub with its vector device.
 pub fn bridge(plan: &Plan, placement: &Placement) -> Result<()> {
     let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(|| "rtnetlink".into())?;
     let found = link::indexes(&netlink).with_context(|| "interfaces".into())?;
+    let index =
+        |name: &str| found.get(name).copied().ok_or_else(|| Failure::new(format!("the guest has no {name}")));
     let pairs: Vec<_> =
         vector_devices(plan, placement).map(|(vector, link)| (vector, stub_name(link))).collect();
     let mut batch = Batch::default();
-    let mut commands = String::new();
     for (vector, stub) in &pairs {
-        let ifindex = found.get(vector).ok_or_else(|| Failure::new(format!("the guest has no {vector}")))?;
-        link::up(&mut batch, *ifindex, vector.clone());
-        for (from, to) in [(vector, stub), (stub, vector)] {
-            commands += &format!("qdisc add dev {from} ingress\n");
-            commands +=
-                &format!("filter add dev {from} ingress matchall action mirred egress redirect dev {to}\n");
-        }
+        link::border(&mut batch, index(stub)?, index(vector)?, format!("{stub} at {vector}"));
+        link::up(&mut batch, index(vector)?, vector.clone());
     }
     netlink.run(batch)?;
-    for (vector, _) in &pairs {
-        // A queue would count the packets of a GRO frame as one. Bringing a device up enables GRO again, so it is
-        // disabled afterwards.
-        subprocess::run("ethtool", &["-K", vector, "gro", "off"], "")?;
+    if !placement.merges_frames() {
+        // Bringing a device up enables GRO.
+        for device in pairs.iter().flat_map(|(vector, stub)| [vector, stub]) {
+            subprocess::run("ethtool", &["-K", device, "gro", "off"], "")?;
+        }
     }
-    subprocess::run("tc", &["-batch", "-"], &commands)
+    Ok(())
 }

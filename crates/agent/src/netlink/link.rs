@@ -20,6 +20,7 @@ mod qlink {
     pub const REORDERING: u16 = 15;
     pub const PART: u16 = 18;
     pub const NUMBER: u16 = 19;
+    pub const BORDER: u16 = 20;
     /// Added to JITTER or REORDERING: the peer's attribute.
     pub const PEER_JITTER_OFFSET: u16 = 2;
 }
@@ -107,6 +108,18 @@ pub fn change(batch: &mut Batch, ifindex: u32, change: &LinkChange, object: Stri
     if let Some(loss) = change.loss {
         batch.u32(qlink::LOSS, loss_scaled(loss));
     }
+    batch.end(data).end(info);
+}
+
+/// A request that connects a stub with a vector device: each sends what the other receives.
+pub fn border(batch: &mut Batch, stub: u32, device: u32, object: String) {
+    let mut header = IFINFO;
+    header[4..8].copy_from_slice(&stub.to_ne_bytes());
+    batch.request(libc::RTM_NEWLINK, 0, &header, object);
+    let info = batch.begin(libc::IFLA_LINKINFO);
+    batch.text(INFO_KIND, "qlink");
+    let data = batch.begin(INFO_DATA);
+    batch.u32(qlink::BORDER, device);
     batch.end(data).end(info);
 }
 

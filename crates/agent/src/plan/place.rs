@@ -14,6 +14,9 @@ pub struct Place {
     #[serde(default)]
     pub host_kernel: Vec<usize>,
     pub dilation: u32,
+    /// Whether frames of a TCP stream cross between containers as one GSO packet.
+    #[serde(default)]
+    pub gso: bool,
     pub start: Start,
     /// Kernel command line of the node's guest, without the part that the container adds. Empty if the node is no
     /// guest.
@@ -56,6 +59,9 @@ impl Place {
         if self.dilation == 0 {
             return invalid("dilation must be at least 1".into());
         }
+        if self.gso && self.dilation != 1 {
+            return invalid(format!("`gso` requires dilation 1, not {}", self.dilation));
+        }
         Ok(self)
     }
 }
@@ -76,6 +82,7 @@ mod tests {
         assert_eq!(place.boot[0], "mem=128M");
         let refusal = |place: Place| place.validate(3).unwrap_err().to_string();
         assert!(refusal(Place { boot: Vec::new(), ..place.clone() }).contains("if and only if node 2 is"));
+        assert!(refusal(Place { gso: true, ..place.clone() }).contains("dilation 1, not 50"));
         assert!(refusal(Place { node: 1, ..place }).contains("node 1"));
     }
 }

@@ -40,6 +40,8 @@ enum {
 	/* creation of a cut link only: the other end is a stub, and its node is in another part of the lab */
 	IFLA_QLINK_PART,	/* u32, number of that part */
 	IFLA_QLINK_NUMBER,	/* u32, number of the link, the same in both parts */
+	/* change of an end only: what it receives is sent by this device of its namespace, and the reverse */
+	IFLA_QLINK_BORDER,	/* u32, ifindex */
 	__IFLA_QLINK_MAX
 };
 

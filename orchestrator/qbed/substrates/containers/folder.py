@@ -91,12 +91,15 @@ def write_folder(
 ) -> Path:
     """Write everything that a lab's containers need into `folder`; returns the topology file.
 
-    Guests of an `interactive` lab defer frames by up to `MAX_BATCH_NS` (real time), whatever its round trips.
+    Guests of an `interactive` lab defer frames by up to `MAX_BATCH_NS` (real time), whatever its round trips. If the
+    lab is in real time, frames of a TCP stream cross between its containers as one GSO packet (docs/formats.md section
+    5). BMv2 does not segment such a packet, so a lab with BMv2 has none.
     """
     batch_ns = MAX_BATCH_NS if interactive else _batch_ns(plan, placement.dilation)
     (folder / SHARED).mkdir(parents=True)
     (folder / PLAN).write_text(plan.dumps())
     programmed = bmv2.switches(plan)
+    gso = interactive and placement.dilation == 1 and not programmed
     for index, node in enumerate(plan.nodes):
         node_folder = folder / NODES / node.name
         (node_folder / OUT).mkdir(parents=True)
@@ -106,6 +109,7 @@ def write_folder(
             "node": index,
             "host_kernel": list(placement.host_kernel),
             "dilation": placement.dilation,
+            "gso": gso,
             "start": start,
         }
         if index not in placement.host_kernel:
