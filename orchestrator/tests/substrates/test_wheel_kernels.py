@@ -58,6 +58,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(kernel_scripts, "_SOURCES", tmp_path)
     monkeypatch.setattr(locations, "_PACKAGE", package)
     monkeypatch.setattr(locations, "BUNDLE", package / "bundle")
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "venv"))  # of this one, other kernels may be built
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("QBED_TOOLCHAIN", raising=False)
     locations.checkout.cache_clear()
