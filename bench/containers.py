@@ -100,12 +100,19 @@ def output_of(command: list[str], folder: Path, environment: dict[str, str] | No
     return output
 
 
-def measure(rounds: int) -> list[Figure]:
+def is_possible() -> bool:
+    """Whether this machine has Docker and Containerlab; if not, the reason is printed."""
     try:
         find()
         Engine().check()
     except QbedError as error:
         print(f"containers: skipped: {error}", flush=True)
+        return False
+    return True
+
+
+def measure(rounds: int) -> list[Figure]:
+    if not is_possible():
         return []
     with ExitStack() as stack:
         labs = Labs(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qbed-bench-"))))
@@ -196,7 +203,11 @@ def one_switch(labs: Labs, rounds: int) -> list[Figure]:
 
 def idle_rtt_ms(labs: Labs, lab: str, address: str) -> tuple[float, float]:
     """Mean and least."""
-    shown = labs.run("exec", lab, "h1", "--", "ping", "-q", "-c", "300", "-i", "0.01", address)
+    return rtt_ms(labs.run("exec", lab, "h1", "--", "ping", "-q", "-c", "300", "-i", "0.01", address))
+
+
+def rtt_ms(shown: str) -> tuple[float, float]:
+    """Mean and least round trip in the output of ping."""
     found = re.search(r"= ([0-9.]+)/([0-9.]+)/", shown)
     assert found is not None, shown
     return float(found.group(2)), float(found.group(1))

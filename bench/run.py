@@ -2,7 +2,7 @@
 """Runs the benchmarks: all, or those named.
 
 python -m bench.run [--rounds N] [BENCH...]: versus_ns3 scale host_forwarding parts ten_thousand agent rate syscalls
-    parallel merge scheduling p4 p4switch telemetry containers service page many_cells incast_ns3
+    parallel merge scheduling p4 p4switch telemetry containers containers_tcp service page many_cells incast_ns3
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bench.harness import machine, write
 
 ALL = (
     *("versus_ns3", "scale", "host_forwarding", "parts", "ten_thousand", "agent", "rate", "syscalls"),
-    *("parallel", "merge", "scheduling", "p4", "p4switch", "telemetry", "containers", "service", "page"),
-    *("many_cells", "incast_ns3"),
+    *("parallel", "merge", "scheduling", "p4", "p4switch", "telemetry", "containers", "containers_tcp", "service"),
+    *("page", "many_cells", "incast_ns3"),
 )
 
 
