@@ -93,33 +93,35 @@ fn transmitter(batch: &mut Batch, end: &End, offset: u16, jitter_offset: u16) {
 
 /// Requests new settings of a link end.
 pub fn change(batch: &mut Batch, ifindex: u32, change: &LinkChange, object: String) {
+    change_end(batch, ifindex, object, |batch| {
+        if let Some(rate_bps) = change.rate_bps {
+            batch.u64(qlink::RATE, rate_bps);
+        }
+        if let Some(delay_ns) = change.delay_ns {
+            batch.u64(qlink::DELAY, delay_ns);
+        }
+        if let Some(loss) = change.loss {
+            batch.u32(qlink::LOSS, loss_scaled(loss));
+        }
+    });
+}
+
+/// A request that connects a stub with a vector device: each sends what the other receives.
+pub fn border(batch: &mut Batch, stub: u32, device: u32, object: String) {
+    change_end(batch, stub, object, |batch| {
+        batch.u32(qlink::BORDER, device);
+    });
+}
+
+/// A request that changes a link end; `attributes` adds those of qlink.
+fn change_end(batch: &mut Batch, ifindex: u32, object: String, attributes: impl FnOnce(&mut Batch)) {
     let mut header = IFINFO;
     header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
     batch.request(libc::RTM_NEWLINK, 0, &header, object);
     let info = batch.begin(libc::IFLA_LINKINFO);
     batch.text(INFO_KIND, "qlink");
     let data = batch.begin(INFO_DATA);
-    if let Some(rate_bps) = change.rate_bps {
-        batch.u64(qlink::RATE, rate_bps);
-    }
-    if let Some(delay_ns) = change.delay_ns {
-        batch.u64(qlink::DELAY, delay_ns);
-    }
-    if let Some(loss) = change.loss {
-        batch.u32(qlink::LOSS, loss_scaled(loss));
-    }
-    batch.end(data).end(info);
-}
-
-/// A request that connects a stub with a vector device: each sends what the other receives.
-pub fn border(batch: &mut Batch, stub: u32, device: u32, object: String) {
-    let mut header = IFINFO;
-    header[4..8].copy_from_slice(&stub.to_ne_bytes());
-    batch.request(libc::RTM_NEWLINK, 0, &header, object);
-    let info = batch.begin(libc::IFLA_LINKINFO);
-    batch.text(INFO_KIND, "qlink");
-    let data = batch.begin(INFO_DATA);
-    batch.u32(qlink::BORDER, device);
+    attributes(batch);
     batch.end(data).end(info);
 }
 
