@@ -53,6 +53,7 @@ TRIALS = 3
 PATIENCE_S = 60.0
 """A command that takes longer hangs: the longest of them, a transfer, takes seconds."""
 ATTEMPTS = 5
+PING = ("ping", "-q", "-c", "300", "-i", "0.01")
 
 
 class Labs:
@@ -182,9 +183,7 @@ def one_switch(labs: Labs, rounds: int) -> list[Figure]:
     name = "bench-switch"
     file = labs.write(name, SIZES[3], "10 Gbit/s", "0 ns")
     with labs.up(name, file):
-        address = (
-            labs.run("exec", name, "h2", "--", "ip", "-4", "-o", "address", "show", "eth0").split()[3].split("/")[0]
-        )
+        address = address_of_h2(labs, name)
         rtts = [idle_rtt_ms(labs, name, address) for _ in range(rounds)]
         datagrams = max(largest_rate(labs, name, address) for _ in range(rounds))
         tcp = max(
@@ -201,9 +200,14 @@ def one_switch(labs: Labs, rounds: int) -> list[Figure]:
     ]
 
 
+def address_of_h2(labs: Labs, lab: str) -> str:
+    shown = labs.run("exec", lab, "h2", "--", "ip", "-4", "-o", "address", "show", "eth0")
+    return shown.split()[3].split("/")[0]
+
+
 def idle_rtt_ms(labs: Labs, lab: str, address: str) -> tuple[float, float]:
     """Mean and least."""
-    return rtt_ms(labs.run("exec", lab, "h1", "--", "ping", "-q", "-c", "300", "-i", "0.01", address))
+    return rtt_ms(labs.run("exec", lab, "h1", "--", *PING, address))
 
 
 def rtt_ms(shown: str) -> tuple[float, float]:

@@ -18,7 +18,9 @@ from pathlib import Path
 
 from bench.containers import (
     PATIENCE_S,
+    PING,
     Labs,
+    address_of_h2,
     containerlab,
     idle_rtt_ms,
     is_possible,
@@ -73,8 +75,7 @@ def through_qbed(labs: Labs, number: int, rate: int, rounds: int) -> tuple[float
     name = f"bench-tcp-{number}-{rate}"
     file = labs.write(name, TOPOLOGIES[number], f"{rate} Gbit/s", "0 ns")
     with labs.up(name, file):
-        shown = labs.run("exec", name, "h2", "--", "ip", "-4", "-o", "address", "show", "eth0")
-        address = shown.split()[3].split("/")[0]
+        address = address_of_h2(labs, name)
         rtt = min(idle_rtt_ms(labs, name, address)[0] for _ in range(rounds))
         ends = [transfer(labs, name, address, "--time", TIME_S)["end"] for _ in range(rounds)]
         header, row = labs.run("ps").splitlines()[:2]
@@ -90,12 +91,11 @@ def through_plain(labs: Labs, number: int, rounds: int) -> dict[int, tuple[float
     measured = {}
     with plain_lab(labs, name, file) as topology:
         address = configure(topology, chain)
-        ping = ("ping", "-q", "-c", "300", "-i", "0.01", address)
         for rate in (0, *(rate for switches, rate, _ in RATES if switches == number)):
             for node, interface in (end for link in chain for end in link if rate):
                 limits = f"rate {rate}gbit burst 64kb limit 512kb".split()
                 inside(topology, node, "tc", "qdisc", "replace", "dev", interface, "root", "tbf", *limits)
-            rtt = min(rtt_ms(inside(topology, "h1", *ping))[0] for _ in range(rounds))
+            rtt = min(rtt_ms(inside(topology, "h1", *PING, address))[0] for _ in range(rounds))
             measured[rate] = max(iperf3(topology, address) for _ in range(rounds)) / 1e9, rtt
     return measured
 

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from qbed_testing.container_labs import docker, qbed, wait_until, write_lab
+from qbed_testing.container_labs import docker, lost, qbed, wait_until, write_lab
 
 PIDFD_GETFD = 438
 FRAMES = 500
@@ -75,12 +75,6 @@ def counters(out: Path) -> dict[str, Any]:
         return dict(json.loads((out / "host.json").read_text())["interfaces"]["eth0"])
     except FileNotFoundError:
         return {"kernel": None}
-
-
-def lost(folder: Path) -> str:
-    """The value of the column LOST of `qbed ps`."""
-    header, row = qbed(folder, "ps").stdout.splitlines()[:2]
-    return row[header.index("LOST") :].split()[0]
 
 
 def sent_by(lab: str) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qbed_testing.container_labs import docker, qbed, wait_until, write_lab
+from qbed_testing.container_labs import docker, lost, qbed, wait_until, write_lab
 
 LAB = """\
 name: NAME
@@ -62,8 +62,7 @@ def test_tcp_crosses_as_gso_packets(kernel: str, tmp_path: Path, request: pytest
     if kernel == "host":  # TSO: TCP sends at least two segments together
         assert packets(name, "h1", "tx") < FRAMES * 0.75
     assert packets(name, "h2", "rx") < FRAMES
-    header, row = qbed(tmp_path, "ps").stdout.splitlines()[:2]
-    assert row[header.index("LOST") :].split()[0] == "0"
+    assert lost(tmp_path) == "0"
 
 
 def packets(lab: str, node: str, direction: str) -> int:

@@ -130,7 +130,8 @@ def test_recirculation_and_a_user_supplied_program_work_in_containers(lab: Path,
         assert [row[0] for row in switches.values()] == ["qcn", "abq", "young"]
         assert all(row[2:] == (0, 0) for row in switches.values())
         # 7 in virtual time; 5 or 6 in containers, where the switch's timing decides on the last ones
-        assert switches["s1"][1] == queues["s1>s2"][0]["reflected"] >= 3
+        least = 6 if run == "virtual" else 3
+        assert switches["s1"][1] == queues["s1>s2"][0]["reflected"] >= least
         held = queues["s2>s3"][0]
         assert held["released"] == held["holds"] > 0 and switches["s2"][1] > 10 * held["holds"]
         assert queues["s3>h4"][1] > 0  # at more than 0 packets; the program's own threshold is 20

@@ -43,6 +43,12 @@ def write_lab(folder: Path, name: str, text: str = STAR) -> Path:
     return folder / name
 
 
+def lost(folder: Path) -> str:
+    """The value of the column LOST of `qbed ps`, for the only lab that is up."""
+    header, row = qbed(folder, "ps").stdout.splitlines()[:2]
+    return row[header.index("LOST") :].split()[0]
+
+
 def wait_until(condition: Callable[[], bool], message: str, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
