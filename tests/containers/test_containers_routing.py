@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,8 @@ import pytest
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 
-from qbed_testing.container_labs import docker, leftovers, qbed
+from qbed_testing.container_labs import derived_image, leftovers, node_images, qbed
 
-ROOT = Path(__file__).parents[2]
 NAME = "qbed-t-frr"
 SLOW_ROUTER = "slow-router-of-qbed-tests:1"
 SLOW_S = 14
@@ -48,17 +47,14 @@ def test_bgp_installs_both_paths_and_vtysh_shows_its_peers(tmp_path: Path, reque
 
 
 @pytest.fixture
-def slow_router(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def slow_router(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An image of routers in which bgpd starts `SLOW_S` seconds late, as on a machine with a high load."""
-    command = [str(ROOT / "tools/images"), "--names", "host", "linux-switch", "router"]
-    names = dict(line.split() for line in subprocess.check_output(command, text=True).splitlines())
     script = f'#!/bin/sh\\nsleep {SLOW_S}\\nexec $0.real "$@"\\n'
     replace = f"cd /usr/lib/frr && mv bgpd bgpd.real && printf '{script}' >bgpd && chmod +x bgpd"
-    dockerfile = f"FROM {names['router']}\nRUN {replace}\n"
-    subprocess.run(["docker", "build", "-q", "-t", SLOW_ROUTER, "-"], input=dockerfile, text=True, check=True)
-    request.addfinalizer(lambda: docker("image", "rm", SLOW_ROUTER))
-    images = names | {"router": SLOW_ROUTER}
-    monkeypatch.setenv("QBED_IMAGES", ",".join(f"{role}={image}" for role, image in images.items()))
+    with derived_image(SLOW_ROUTER, "router", f"RUN {replace}"):
+        images = node_images() | {"router": SLOW_ROUTER}
+        monkeypatch.setenv("QBED_IMAGES", ",".join(f"{role}={image}" for role, image in images.items()))
+        yield
 
 
 @pytest.mark.usefixtures("slow_router")

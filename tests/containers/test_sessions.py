@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from qbed_testing.container_labs import docker, environment, leftovers, qbed, write_lab
+from qbed_testing.container_labs import derived_image, docker, environment, leftovers, node_images, qbed, write_lab
 
-ROOT = Path(__file__).parents[2]
 BROKEN = "broken-host-of-qbed-tests:1"
 
 
@@ -108,15 +107,11 @@ def test_a_failed_up_is_one_message_and_leaves_nothing(folder: Path, monkeypatch
 
 
 def test_an_image_that_does_not_start_is_reported_with_the_engines_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = [str(ROOT / "tools/images"), "--names", "host", "linux-switch"]
-    names = dict(line.split() for line in subprocess.check_output(command, text=True).splitlines())
-    dockerfile = f'FROM {names["host"]}\nENTRYPOINT ["/missing"]\n'
-    subprocess.run(["docker", "build", "-q", "-t", BROKEN, "-"], input=dockerfile, text=True, check=True)
-    request.addfinalizer(lambda: docker("image", "rm", BROKEN))
-    monkeypatch.setenv("QBED_IMAGES", f"host={BROKEN},linux-switch={names['linux-switch']}")
-    done = qbed(folder, "up", str(write_lab(folder, "qbed-t-broken")), "--on", "containerlab")
+    with derived_image(BROKEN, "host", 'ENTRYPOINT ["/missing"]'):
+        monkeypatch.setenv("QBED_IMAGES", f"host={BROKEN},linux-switch={node_images()['linux-switch']}")
+        done = qbed(folder, "up", str(write_lab(folder, "qbed-t-broken")), "--on", "containerlab")
     assert done.returncode == 1 and "/missing" in done.stderr and "(Created)" not in done.stderr, done.stderr
     assert leftovers("qbed-t-broken", folder) == []
 

@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 STAR = """\
 name: NAME
 topology: {star: {hosts: 2}}
@@ -58,6 +60,23 @@ def wait_until(condition: Callable[[], bool], message: str, seconds: float = 60)
 
 def docker(*arguments: str) -> str:
     return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def node_images() -> dict[str, str]:
+    """The image that this checkout's nodes have, by role."""
+    command = [str(ROOT / "tools" / "images"), "--names", "host", "linux-switch", "router"]
+    return dict(line.split() for line in subprocess.check_output(command, text=True).splitlines())
+
+
+@contextmanager
+def derived_image(name: str, role: str, *lines: str) -> Iterator[str]:
+    """Build the image `name` from a role's image and `lines` of a Dockerfile, and remove it at the end."""
+    dockerfile = "\n".join((f"FROM {node_images()[role]}", *lines)) + "\n"
+    subprocess.run(["docker", "build", "-q", "-t", name, "-"], input=dockerfile, text=True, check=True)
+    try:
+        yield name
+    finally:
+        docker("image", "rm", name)
 
 
 def leftovers(name: str, folder: Path) -> list[str]:
