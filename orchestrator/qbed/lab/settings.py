@@ -38,6 +38,9 @@ def _control(name: str) -> str:
     return name
 
 
+IMAGE = "[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"
+"""The name of an image, with a tag or digest, as a regular expression."""
+
 CongestionControl = Annotated[str, AfterValidator(_control), _ControlNames()]
 """The name of a congestion control: one of the lab's kernel, or of a folder in `congestion/`."""
 
@@ -290,6 +293,11 @@ class HostSettings(Strict):
     kernel: Literal["auto", "host", "qbed"] | None = None
     """Kernel in containers: the machine's (`host`), the lab's (`qbed`), or `auto`: the machine's if it has all that the
     lab needs and the lab runs undilated. In virtual time it is always the lab's.
+    """
+    image: Annotated[str, Field(pattern=f"^{IMAGE}$")] | None = None
+    """Image whose default command runs in containers, in the host's network namespace, beside qbed's programs. The host
+    has the machine's kernel. The command is root on the machine, so the lab needs `--trust`. In virtual time it is not
+    run.
     """
 
     def given(self) -> Given:

@@ -5,16 +5,21 @@ queues are placeholders.
 
 from __future__ import annotations
 
+import json
 import re
-from collections import Counter
+from collections import ChainMap, Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from qbed.base.errors import LabError
 from qbed.config.source import FieldPath, Source, parse, read_lab_text
+from qbed.lab.settings import IMAGE
 from qbed.lab.topology import NAME
 from qbed.network.load import lab_from_source
 
+NOT_RUN = ("binds", "cmd", "entrypoint", "env", "exec")
+"""Fields of a Containerlab node that change what its image runs."""
 FILL_IN = "# fill in: not in the topology"
 
 
@@ -22,6 +27,8 @@ FILL_IN = "# fill in: not in the topology"
 class _Found:
     nodes: dict[str, str] = field(default_factory=dict)
     links: list[tuple[str, str, int | None]] = field(default_factory=list)
+    images: dict[str, str] = field(default_factory=dict)
+    """By host."""
     left_out: list[str] = field(default_factory=list)
 
 
@@ -29,8 +36,8 @@ def import_topology(path: Path) -> str:
     """Return the text of a lab file for the topology at `path`, checked. `LabError` if it is not a topology or does not
     fit a lab.
 
-    A node of kind `linux` with one link is a host, every other node a switch. Links to the machine itself and to
-    management networks are left out, and listed in comments.
+    A node of kind `linux` with one link is a host and keeps its image. Every other node is a switch. Links to the
+    machine itself and to management networks are left out, and listed in comments.
     """
     text = read_lab_text(path)
     if "{{" in text:
@@ -67,9 +74,21 @@ def _read(source: Source) -> _Found:
         if not degree[name]:
             del found.nodes[name]
             found.left_out.append(f"{given}: it has no link")
+        elif found.nodes[name] == "host":
+            of_kind = _mapping(source, ("topology", "kinds", str(kind)), kinds.get(str(kind)))
+            _read_image(name, ChainMap(settings, group, of_kind, defaults), found)
     if not found.nodes:
         raise LabError([source.message(("topology",), "no two nodes have a link")])
     return found
+
+
+def _read_image(name: str, settings: Mapping[object, object], found: _Found) -> None:
+    """The image of a host, if it is a plain name."""
+    image = settings.get("image")
+    if isinstance(image, str) and re.fullmatch(IMAGE, image):
+        found.images[name] = image
+    if given := sorted(field for field in NOT_RUN if settings.get(field)):
+        found.left_out.append(f"{', '.join(given)} of {name}: its image runs its default command")
 
 
 def _mapping(source: Source, path: FieldPath, value: object) -> dict[object, object]:
@@ -125,6 +144,7 @@ def _lab(path: Path, source: Source, found: _Found) -> str:
     hosts = [node for node, kind in found.nodes.items() if kind == "host"]
     if hosts:
         lines += ["hosts:", "  default: {tcp: cubic}"]
+        lines += [f"  {name}: {{image: {json.dumps(image)}}}" for name, image in found.images.items()]
     if len(hosts) > 1:
         lines += ["workload:", f"  - flows: {{pairs: [[{hosts[0]}, {hosts[-1]}]], size: 1 MB, label: bulk}}  {FILL_IN}"]
     return "\n".join([*lines, f"duration: 1 s  {FILL_IN}"]) + "\n"

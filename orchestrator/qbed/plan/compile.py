@@ -272,6 +272,7 @@ class _Compiler:
             name=self.names[node],
             kind="host",
             kernel=None if kernel == "auto" else kernel,
+            image=settings.get("image"),
             kernel_requested_at=self.resolved.source.place(settings["kernel_at"]) if kernel != "auto" else "",
             addresses=self.node_addresses(node),
             sysctls=host_sysctls(settings, self.lab.addressing, socket_buffer_bytes),

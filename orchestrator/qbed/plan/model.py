@@ -77,6 +77,8 @@ class Node(Part):
     """In containers, the machine's kernel (`host`) or the lab's (`qbed`), if the lab file selects one. Otherwise a
     switch has the lab's kernel, and a host the machine's if that has the same features.
     """
+    image: str | None = None
+    """In containers, an image that runs in the host's network namespace."""
     kernel_requested_at: SkipJsonSchema[str] = Field(default="", exclude=True)
     """Position of `kernel` in the lab file, for messages; not in plan.json."""
     addresses: list[Address]

@@ -135,6 +135,25 @@ def test_the_plan_says_which_kernel_a_host_asks_for_and_nothing_where_it_asks_fo
         assert read_back.host_kernel == (() if kernel == "qbed" else (1,))
 
 
+def test_an_image_runs_beside_its_host_on_the_machines_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan(settings: str) -> Plan:
+        text = LAB.replace("{ends: [h3, h1]}", "{ends: [h3, s1]}").replace("HOST", "h2").replace("SETTING", settings)
+        return compile_lab(lab_from_source(parse(text, "x")))
+
+    with pytest.raises(LabError, match="h2: an image would be root on this machine; only with --trust"):
+        place(plan("image: nginx"), machine(tmp_path))
+    monkeypatch.setenv("QBED_TRUST", "1")
+    with pytest.raises(LabError, match="h2: an image runs on the machine's kernel; expected `kernel: host` or `auto`"):
+        place(plan("image: nginx, kernel: qbed"), machine(tmp_path))
+    found = plan("image: 'nginx:1.27'")
+    placement = place(found, machine(tmp_path), 50)
+    assert placement.host_kernel == (1,)
+    file = write_folder(tmp_path / "x", found, placement, IMAGES, name="x", file="l.clab.yml", start="on go")
+    nodes = yaml.safe_load(file.read_text())["topology"]["nodes"]
+    assert nodes["h2_image"] == {"kind": "linux", "image": "nginx:1.27", "network-mode": "container:h2"}
+    assert set(nodes) == {"h1", "h2", "h3", "s1", "h2_image"}
+
+
 @pytest.mark.parametrize("file", LABS, ids=lambda path: path.parent.name)
 def test_every_lab_becomes_a_topology(file: Path) -> None:
     plan = compile_lab(load_lab(file))
@@ -218,8 +237,8 @@ def test_a_topology_becomes_a_lab(tmp_path: Path) -> None:
 name: My_Lab
 topology:
   kinds: {nokia_srlinux: {image: srl}}
-  defaults: {kind: linux}
-  nodes: {PC1: {}, pc2: {}, leaf_1: {kind: nokia_srlinux}, hub: {}, alone: {}}
+  defaults: {kind: linux, image: "debian:12"}
+  nodes: {PC1: {}, pc2: {image: "x/tool@sha256:0f", cmd: sleep 9}, leaf_1: {kind: nokia_srlinux}, hub: {}, alone: {}}
   links:
     - endpoints: ["PC1:eth1", "leaf_1:e1-1"]
     - {type: veth, endpoints: [{node: leaf_1, interface: e1-2}, {node: hub, interface: eth1}], mtu: 9000}
@@ -236,6 +255,11 @@ topology:
     assert [link.mtu for link in compile_lab(resolved).links] == [1500, 9000, 1500]
     assert "Left out: alone: it has no link" in text and "hub - host" in text
     assert text.count("# fill in") == 4
+    assert {node.name: node.image for node in compile_lab(resolved).nodes if node.kind == "host"} == {
+        "pc1": "debian:12",
+        "pc2": "x/tool@sha256:0f",
+    }
+    assert "Left out: cmd of pc2: its image runs its default command" in text
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,9 @@ pub struct Node {
     /// For the container substrate, which writes the result to `place.json`; the agent ignores it.
     #[serde(default, rename = "kernel")]
     pub _kernel: Option<String>,
+    /// As `kernel`.
+    #[serde(default, rename = "image")]
+    pub _image: Option<String>,
     pub addresses: Vec<IpAddr>,
     pub sysctls: Sysctls,
     pub routes: Vec<Route>,

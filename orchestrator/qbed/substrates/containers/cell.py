@@ -12,7 +12,7 @@ from pathlib import Path
 from qbed.base.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.substrates import CellError, Limits, Progress
-from qbed.substrates.containers import bmv2
+from qbed.substrates.containers import beside, bmv2
 from qbed.substrates.containers.folder import NODES, SOCKET, write_folder
 from qbed.substrates.containers.gather import gather
 from qbed.substrates.containers.labs import (
@@ -78,7 +78,7 @@ class ContainersCell:
             file=str(folder / TOPOLOGY),
             dilation=placement.dilation,
             host_kernel=tuple(plan.nodes[node].name for node in placement.host_kernel),
-            beside=tuple(bmv2.containers(plan)),
+            beside=beside.names(plan),
         )
         write_folder(folder, plan, placement, images, name=self._record.name, file=TOPOLOGY, start="on go")
 
@@ -86,7 +86,7 @@ class ContainersCell:
         """Run the lab from its epoch to its end; nothing of it is left when this returns or raises."""
         record, plan = self._record, self._plan
         remove_leftovers(record)
-        check_machine(record.name, self._images)
+        check_machine(record.name, self._images, beside.host_images(plan))
         try:
             with deployed(record) as nodes:
                 up(record)

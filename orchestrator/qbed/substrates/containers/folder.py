@@ -14,7 +14,7 @@ import yaml
 from qbed.base.json_files import Row
 from qbed.plan.communicating_pairs import shortest_rtt_ns
 from qbed.substrates.command_line import guest_arguments
-from qbed.substrates.containers import bmv2
+from qbed.substrates.containers import beside, bmv2
 from qbed.substrates.containers.images import role
 from qbed.substrates.p4_images import write_images
 from qbed.substrates.toolchain import find_toolchain
@@ -50,8 +50,7 @@ def topology(plan: Plan, images: Mapping[str, str], name: str) -> Row:
         }
         for node in plan.nodes
     }
-    for beside, switch in bmv2.containers(plan).items():
-        nodes[beside] = bmv2.topology(nodes[switch], switch, images[bmv2.ROLE])
+    nodes |= beside.topology(plan, nodes, images)
     return {
         "name": name,
         # The nodes have no network but their links. With Docker's bridge named here, Containerlab makes no

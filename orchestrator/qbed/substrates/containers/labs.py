@@ -122,8 +122,8 @@ def is_busy(name: str) -> bool:
         return True
 
 
-def check_machine(name: str, images: Mapping[str, str]) -> None:
-    """Check engine, images, name and disk space before the deployment. `images` by role."""
+def check_machine(name: str, images: Mapping[str, str], host_images: Mapping[str, str]) -> None:
+    """Check engine, images, name and disk space before the deployment. `images` by role, `host_images` by host."""
     engine = Engine()
     engine.check()
     containerlab.find()
@@ -132,6 +132,10 @@ def check_machine(name: str, images: Mapping[str, str]) -> None:
         raise SubstrateError(
             f"Docker has no image of BMv2: `docker pull {missing[bmv2.ROLE]}` brings it, `engine: p4switch` needs none"
         )
+    for host, image in host_images.items():
+        if not engine.has_image(image):
+            text = f"Docker has no image {image}, which host {host} runs: `docker pull {image}` brings it"
+            raise SubstrateError(text)
     if missing:
         names = ", ".join(sorted(set(missing.values())))
         raise SubstrateError(f"Docker has no image {names}: `make images` builds the nodes' images")

@@ -62,6 +62,13 @@ def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
     if plan.launches and not trusted():
         text = "its programs would be root on this machine, in containers; only with --trust are they run"
         raise LabError([f"lab {plan.lab}: {text}"])
+    if images := [node.name for node in plan.nodes if node.image is not None]:
+        if not trusted():
+            text = f"{shorten(images)}: an image would be root on this machine; only with --trust is it run"
+            raise LabError([f"lab {plan.lab}: {text}"])
+        if other := [node.name for node in plan.nodes if node.image is not None and node.kernel == "qbed"]:
+            text = f"{shorten(other)}: an image runs on the machine's kernel; expected `kernel: host` or `auto`"
+            raise LabError([f"lab {plan.lab}: {text}"])
     if offloading := [node.name for node in plan.nodes if node.offload is not None]:
         text = f"{shorten(offloading)}: in containers every packet is a frame; offloads are of virtual time"
         raise LabError([f"lab {plan.lab}: {text}; expected `offload: off`"])
@@ -75,7 +82,8 @@ class _Placer:
     def __init__(self, plan: Plan, machine: Machine, dilation: int) -> None:
         self._plan, self._machine, self._dilation = plan, machine, dilation
         self._bmv2 = bmv2.switches(plan)
-        self._requested = {i: node.kernel for i, node in enumerate(plan.nodes) if node.kind == "host"}
+        hosts = ((i, node) for i, node in enumerate(plan.nodes) if node.kind == "host")
+        self._requested = {i: node.kernel if node.image is None else "host" for i, node in hosts}
         self._controls = self._congestion_controls()
         self._rate = self._by_rate()
         self._errors: list[str] = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from qbed.base.errors import QbedError, nearest
 from qbed.plan.model import LinkChange, LinkEvent, Plan
 from qbed.substrates import Job, Pace, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
-from qbed.substrates.containers import NAME, bmv2, jobs
+from qbed.substrates.containers import NAME, beside, bmv2, jobs
 from qbed.substrates.containers.cell import deployed, origin_for, ready_until, remove_leftovers
 from qbed.substrates.containers.engine import Engine
 from qbed.substrates.containers.folder import NODES, OUT, PLACE, SOCKET, write_folder
@@ -61,11 +61,11 @@ def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) 
         file=str(file.resolve()),
         dilation=dilation,
         host_kernel=tuple(plan.nodes[node].name for node in placement.host_kernel),
-        beside=tuple(bmv2.containers(plan)),
+        beside=beside.names(plan),
     )
     remove_leftovers(record)
     try:
-        check_machine(name, images)
+        check_machine(name, images, beside.host_images(plan))
         record.write()
         write_folder(folder, plan, placement, images, name=name, file=TOPOLOGY, start="on go", interactive=True)
         with deployed(record) as nodes:
