@@ -113,7 +113,7 @@ class Cell:
             assert str(error)
             return "refused"
         finally:
-            self._read_in_pieces(TapTail(len(self.plan.queues), self.plan.max_samples), changed.get("taps.bin", b""))
+            self._read_in_pieces(TapTail(len(self.plan.queues), self.plan.max_samples()), changed.get("taps.bin", b""))
             self._read_in_pieces(FlowSampleTail(), changed.get("flow_samples.bin", b""))
 
     def _read_in_pieces(self, tail: TapTail | FlowSampleTail, content: bytes) -> None:

@@ -65,9 +65,8 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     if done is None or done.status != "complete" or done.end_ns is None:
         raise RecordError("the cell is not complete: the status in out/done.json is not `complete`")
     counters = read_counters(out / "counters.json")
-    taps = TapTables(plan)
-    taps.store(out / "taps.bin", into)
-    wall = read_wall(out)
+    taps, wall = TapTables(plan), read_wall(out)
+    taps.store(out / "taps.bin", into, plan.duration_ns if wall is None else done.end_ns)
     flows = _Flows(plan, done.end_ns, ROUNDING_NS if wall is None else wall.slack_ns)
     _write(into, "flows", flows.batches(out / "flows.ndjson"))
     if flows.probed or (out / probes.FILE).exists():

@@ -59,8 +59,8 @@ class TapTables:
         self.windows = Windows(plan)
         self._sojourns: list[Sojourn] = []
 
-    def store(self, path: File, into: File) -> None:
-        """Write series and events while reading the stream; keep summaries and histograms."""
+    def store(self, path: File, into: File, end_ns: int) -> None:
+        """Write series and events while reading the stream; keep summaries and histograms. `end_ns`: the cell's end."""
         queues = self._plan.queues
         with (
             open_regular(path) as stream,
@@ -72,7 +72,7 @@ class TapTables:
             packets = _RecordBuffer(lambda records: events.add(self._events(records)))
             waited = _RecordBuffer(lambda records: waits.add(sojourns.series(records, self._ports)))
             gathered = {"samples": samples, "events": packets, "sojourns": waited}
-            for batch in read_taps(stream, len(queues), self._plan.max_samples, as_written=True):
+            for batch in read_taps(stream, len(queues), self._plan.max_samples(end_ns), as_written=True):
                 if isinstance(batch, Histogram):
                     if batch.at_bound:
                         self.windows.add_histogram(batch)

@@ -187,8 +187,9 @@ class _RunningCell:
         self._work = work
         self._inode = work.stat().st_ino
         plan = Plan.loads((work / "plan.json").read_bytes())
-        parts = substrate(ran_on(run).name).samples(work, plan).parts
-        self.files = [SampleFiles(part, len(plan.queues), plan.max_samples) for part in parts]
+        on = substrate(ran_on(run).name)
+        max_samples = plan.max_samples() if on.clock == "virtual" else None
+        self.files = [SampleFiles(part, len(plan.queues), max_samples) for part in on.samples(work, plan).parts]
         rates = plan.mean_rates
         queues = [
             {"port": port, "node": plan.nodes[queue.node].name, "role": queue.role, "rate_bps": rates.get(index)}

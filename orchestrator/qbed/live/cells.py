@@ -143,7 +143,7 @@ class Running:
         ]
         self._names = planned_names(plan)
         self._plan, self._ports = plan, ports
-        self._files = SampleFiles(folder, len(plan.queues), plan.max_samples)
+        self._files = SampleFiles(folder, len(plan.queues), None if lab else plan.max_samples())
         self._origin = origin
         self._at = dict.fromkeys((*SAMPLED, PLANNED), 0)
 

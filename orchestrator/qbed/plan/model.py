@@ -350,11 +350,12 @@ class Plan(Part):
         """Whether a queue is sampled."""
         return any(queue.observe.interval_ns for queue in self.queues)
 
-    @cached_property
-    def max_samples(self) -> int:
-        """Twice the samples of all queues in the lab's duration, which one on the wall clock may exceed a little."""
+    def max_samples(self, end_ns: int = 0) -> int:
+        """Twice the samples of all queues in the lab's duration, or until `end_ns` if that is later: on the wall clock,
+        a machine that is late ends a lab late.
+        """
         intervals = [queue.observe.interval_ns for queue in self.queues if queue.observe.interval_ns]
-        return 2 * sum(self.duration_ns // interval + 2 for interval in intervals)
+        return 2 * sum(max(self.duration_ns, end_ns) // interval + 2 for interval in intervals)
 
     def path(self, source: int, destination: int) -> Path:
         """One shortest path between two hosts, by node index. KeyError if there is none."""

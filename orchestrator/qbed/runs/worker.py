@@ -79,8 +79,9 @@ class Task(CellWork):
         return plan, plan.dumps().encode(), self.describe(number) | {"settings": settings}
 
     def max_samples(self, number: int) -> int:
-        """The maximum number of samples of a cell, from its plan."""
-        return self.compile(number)[0].max_samples
+        """The maximum number of samples of a cell, from its plan and, on the wall clock, the time limit."""
+        late_ns = 0 if substrate(self.on).clock == "virtual" else int(self.limits.cell_s * 1e9)
+        return self.compile(number)[0].max_samples(late_ns)
 
 
 @dataclass(frozen=True)

@@ -403,3 +403,12 @@ def test_the_command_line_reports_what_was_not_delivered(run: Path, tmp_path: Pa
     assert status == 0 and "points to" in output and (tmp_path / "file").read_text().count('"queue"') > 0
     status, output = qbed("run", str(write_lab(tmp_path / "lab")), "--influx", "localhost:8086/x")
     assert status == 2 and "expected a URL such as" in output and "Traceback" not in output
+
+
+def test_a_lab_that_is_up_longer_than_its_duration_sends_all_samples(tmp_path: Path) -> None:
+    plan = compile_lab(load_lab(write_lab(tmp_path / "lab", lab=LAB)))
+    (tmp_path / "plan.json").write_text(plan.dumps())
+    number = plan.max_samples() + 1
+    (tmp_path / "taps.bin").write_bytes(b"".join(sample(0, 10**6 * (i + 1), 10**6, zero=i % 2) for i in range(number)))
+    running = Running(tmp_path, lambda _: Samples({"event": "clock"}, [tmp_path]), lambda: False)
+    assert deliver_lab(running, File(tmp_path / "points"), follow=False).points == 1 + number
