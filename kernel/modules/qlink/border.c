@@ -24,33 +24,6 @@ struct qlink_border {
 	struct napi_struct napi;
 };
 
-/* A frame of the lab leaves. */
-void qlink_border_leave(struct qlink_border *border, struct sk_buff *skb)
-{
-	skb->protocol = eth_type_trans(skb, border->stub->dev);
-	__skb_queue_tail(&border->leaving, skb);
-	napi_schedule(&border->napi);
-}
-
-static int qlink_border_poll(struct napi_struct *napi, int budget)
-{
-	struct qlink_border *border = container_of(napi, struct qlink_border, napi);
-	struct sk_buff *skb;
-	int done = 0;
-
-	while (done < budget && (skb = __skb_dequeue(&border->leaving))) {
-		/* GRO changes the fragments of a packet, which TCP's retransmission queue may share */
-		if (!(border->stub->dev->features & NETIF_F_GRO) || skb_shared(skb) || skb_unclone(skb, GFP_ATOMIC))
-			netif_receive_skb(skb);
-		else
-			napi_gro_receive(napi, skb);
-		done++;
-	}
-	if (done < budget)
-		napi_complete_done(napi, done);
-	return done;
-}
-
 /* Sends a packet to @dev; its segments, if it is @segmented. */
 static void qlink_border_send(struct sk_buff *skb, struct net_device *dev, bool segmented)
 {
@@ -71,6 +44,38 @@ static void qlink_border_send(struct sk_buff *skb, struct net_device *dev, bool 
 		skb_mark_not_on_list(segment);
 		dev_queue_xmit(segment);
 	}
+}
+
+/* A frame of the lab leaves. */
+void qlink_border_leave(struct qlink_border *border, struct sk_buff *skb)
+{
+	if (!(border->stub->dev->features & NETIF_F_GRO)) {
+		qlink_border_send(skb, border->outside, false);
+		return;
+	}
+	skb->protocol = eth_type_trans(skb, border->stub->dev);
+	__skb_queue_tail(&border->leaving, skb);
+	napi_schedule(&border->napi);
+}
+
+/*
+ * Sends all frames that leave, as a driver completes all that it has sent: if
+ * @budget limited them, more frames could enter in a round of polls than leave.
+ */
+static int qlink_border_poll(struct napi_struct *napi, int budget)
+{
+	struct qlink_border *border = container_of(napi, struct qlink_border, napi);
+	struct sk_buff *skb;
+
+	while ((skb = __skb_dequeue(&border->leaving))) {
+		/* GRO changes the fragments of a packet, which TCP's retransmission queue may share */
+		if (skb_shared(skb) || skb_unclone(skb, GFP_ATOMIC))
+			netif_receive_skb(skb);
+		else
+			napi_gro_receive(napi, skb);
+	}
+	napi_complete_done(napi, 0);
+	return 0;
 }
 
 /* Receives at the stub what leaves, behind GRO. */
