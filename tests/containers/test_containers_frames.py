@@ -29,6 +29,16 @@ switches: {default: {scheme: droptail, buffer: 2 MB}}
 hosts: {default: {tcp: cubic, kernel: host}}
 duration: 100 ms
 """
+OVERLOAD = """\
+name: NAME
+topology: {star: {hosts: 16}}
+links: {default: {rate: 10 Gbit/s, delay: 10 us}}
+switches: {default: {scheme: stamp, kind: bmv2, buffer: 200 packets}}
+hosts: {default: {tcp: cubic, kernel: qbed, controller: {name: timely, signal: max, min_rtt: 50 us}}}
+workload:
+  - flows: {from: h2..h16, to: h1, size: unlimited, spread: 1 ms, transport: rate, label: long}
+duration: 25 ms
+"""
 
 
 def test_frames_that_overflow_a_guests_receive_buffer_are_counted(tmp_path: Path, state: Path) -> None:
@@ -106,3 +116,14 @@ def shrink_receive_buffer(guest: int) -> None:
                 sockets += 1
     os.close(process)
     assert sockets
+
+
+def test_an_overloaded_switch_has_memory_and_its_cell_is_invalid(tmp_path: Path) -> None:
+    """Fifteen hosts send more frames than the switch's guest forwards, and its queue drops most of them."""
+    name = "qbed-t-overload"
+    lab = str(write_lab(tmp_path, name, OVERLOAD))
+    done = qbed(tmp_path, "run", lab, "--on", "containerlab", "--dilate", "10", "--out", str(tmp_path / "run"))
+    assert done.returncode == 1, done.stderr
+    assert "0 of 1 cells complete, 1 invalid" in done.stderr + done.stdout, done.stdout + done.stderr
+    consoles = [path.read_text() for path in (tmp_path / "run").glob("cells/*/work/nodes/s1/console.log")]
+    assert len(consoles) == 1 and "allocation failure" not in consoles[0]

@@ -25,7 +25,11 @@ static void qp4_context_put(struct qp4_pipeline *pipeline, struct qp4_context *c
 		qp4_context_free(context);
 }
 
-/* The packet was dropped: called after a grace period. */
+/*
+ * The packet was dropped from a queue: called after a grace period. Packets
+ * that a queue refuses are more under overload, when a grace period is long:
+ * qp4_enqueue() frees their metadata.
+ */
 static void qp4_metadata_destroy(struct dst_entry *dst)
 {
 	struct qp4_metadata *meta = container_of(dst, struct qp4_metadata, dst);
@@ -54,6 +58,7 @@ static struct qp4_metadata *qp4_metadata_make(struct qp4_pipeline *pipeline)
 		meta->pipeline = pipeline;
 		meta->context = qp4_context_get(pipeline);
 		meta->tail = NULL;
+		meta->held = NULL;
 	}
 	return meta;
 }
@@ -141,11 +146,18 @@ struct qp4_metadata *qp4_metadata_take(struct sk_buff *skb)
 {
 	struct dst_entry *dst = skb_dst(skb);
 	struct qp4_metadata *shared, *meta;
+	bool *held;
 
 	if (!dst || dst->ops != &qp4_metadata_ops)
 		return NULL;
 	shared = container_of(dst, struct qp4_metadata, dst);
-	if (likely(rcuref_read(&dst->__rcuref) == 1)) {
+	held = shared->held;
+	if (likely(rcuref_read(&dst->__rcuref) == 1 + !!held)) {
+		if (held) {
+			*held = false;
+			shared->held = NULL;
+			rcuref_put(&dst->__rcuref);
+		}
 		skb->_skb_refdst = 0;
 		return shared;
 	}

@@ -67,6 +67,7 @@ struct qp4_metadata {
 	u32 enqueued_depth;
 	u32 truncate_bytes;		/* length of a clone on the wire; U32_MAX: not truncated */
 	u16 ingress_port;
+	bool *held;			/* during qp4_enqueue(): whether it has a reference */
 };
 
 struct qp4_port {
