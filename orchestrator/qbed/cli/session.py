@@ -97,19 +97,22 @@ def up(
     if wanted != "fast" and where.clock == "wall":
         raise typer.BadParameter(f"time passes by itself on `{name}`", param_hint="--pace")
     where.check_name_free(plan.lab)
-    dilation, warnings = 1 if dilate is None else parse_dilation(dilate), list[str]()
+    requested = parse_dilation(dilate) if dilate is not None else 1
+    dilation, warnings = 1, list[str]()
     if where.clock == "wall":
         from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import
         from qbed.runs.forwarding import capped_rates, overloaded_links
+        from qbed.runs.rule_of_thumb import short_time_scales
 
         if dilate is None:
             rates, warnings = capped_rates(where, resolved, plan)
             plan = compile_lab(load_lab(file, settings | rates), seed) if rates else plan
         else:
-            dilation = dilation or calibrated(where, plan)
+            dilation = requested or calibrated(where, plan)
             warnings += overloaded_links(where, plan, dilation)
+        warnings += short_time_scales(where, plan, dilation)
         terminal.print_status(f"{plan.lab} comes up: a second of the lab takes {dilation} s")
-    brought = where.up(plan, file, dilation or 1, Limits(stall_s=stall_timeout, space_bytes=parse_space(cell_space)))
+    brought = where.up(plan, file, dilation, Limits(stall_s=stall_timeout, space_bytes=parse_space(cell_space)))
     for note in brought.notes:
         terminal.print_status(note)
     terminal.warn([*brought.warnings, *warnings])

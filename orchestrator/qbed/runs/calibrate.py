@@ -26,8 +26,8 @@ LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SHORT_NS = 4_000_000_000
 """Real time of a calibration cell; in a shorter one the first packets, with cold caches, dominate."""
 ROUND_TRIPS = 5
-USUAL_LATENESS_NS = 1_000_000
-"""Start of the search: a round trip of this real time is usually faithful."""
+RTT_NS = 1_000_000
+"""Real time of the shortest round trip for each node on a core, of which most cells are faithful (labs/gap)."""
 CACHE = "dilation.json"
 
 Attempt = Callable[[int], str | None]
@@ -52,7 +52,7 @@ def calibrated(on: Substrate, plan: Plan, attempt: Attempt | None = None) -> int
 
 def search(plan: Plan, attempt: Attempt) -> int:
     """Walk the ladder from a guess: down while cells are faithful, up until one is."""
-    needed = -(-USUAL_LATENESS_NS // max(1, shortest_rtt_ns(plan)))
+    needed = -(-faithful_rtt_ns(plan) // max(1, shortest_rtt_ns(plan)))
     step = next((i for i, dilation in enumerate(LADDER) if dilation >= needed), len(LADDER) - 1)
     why = _try(attempt, LADDER[step])
     while why is not None:
@@ -65,6 +65,11 @@ def search(plan: Plan, attempt: Attempt) -> int:
     while step > 0 and _try(attempt, LADDER[step - 1]) is None:
         step -= 1
     return LADDER[step]
+
+
+def faithful_rtt_ns(plan: Plan) -> int:
+    """The real time of the shortest round trip with which most cells of so many nodes are faithful."""
+    return RTT_NS * len(plan.nodes) // (os.cpu_count() or 1)
 
 
 def _try(attempt: Attempt, dilation: int) -> str | None:

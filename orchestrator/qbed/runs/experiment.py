@@ -37,6 +37,7 @@ from qbed.runs.choice import Choice, Shard
 from qbed.runs.executor import Executor, OutcomeLog, RunStoppedError, Totals, Watcher
 from qbed.runs.preflight import run_preflight
 from qbed.runs.provenance import commit_of, meta
+from qbed.runs.rule_of_thumb import short_time_scales
 from qbed.runs.shards import check_shards, gather
 from qbed.runs.worker import Task
 from qbed.storage.cell_store import default_store
@@ -197,7 +198,7 @@ def prepare(
         identity["compare"] = column_name(*compared)
     out = options.out or default_folder(identity, options)
     out = out / on.name if options.several else out
-    dilation = _dilation(on, options.dilation, lab, matrix, out)
+    dilation, warnings = _dilation(on, options.dilation, lab, matrix, out)
     identity["substrate"] = {"name": on.name, "dilation": dilation}
     work = (out.resolve(), options.limits, options.keep, on.name, dilation, options.store)
     task = Task(*work, lab=lab.resolve(), matrix=matrix, parts=checked.parts)
@@ -211,7 +212,7 @@ def prepare(
         options.shard,
         options.sinks,
         options.flush_timeout_s,
-        checked.warnings,
+        [*checked.warnings, *warnings],
         checked.parameters,
         commit_of(Path(source.file).parent),
     )
@@ -225,19 +226,20 @@ def default_folder(identity: Row, options: RunOptions) -> Path:
     return out if options.on == DEFAULT or options.several else out.with_name(f"{out.name}-{options.on}")
 
 
-def _dilation(on: Substrate, requested: int | None, lab: Path, matrix: Matrix, out: Path) -> int:
-    """The requested dilation, else that of the run in the folder, else the result of a calibration."""
+def _dilation(on: Substrate, requested: int | None, lab: Path, matrix: Matrix, out: Path) -> tuple[int, list[str]]:
+    """The requested dilation, else that of the run in the folder, else the result of a calibration; and warnings."""
     if on.clock == "virtual":
-        return 1
-    if requested is not None:
-        return requested
-    with suppress(StoreError):
-        known = ran_on(out)
-        if known.name == on.name:
-            return known.dilation
+        return 1, []
     cell = matrix.cell(0)
-    loaded = load_cell(read_lab(lab), dict(cell.settings))
-    return calibrated(on, compile_lab(loaded, cell.seed))
+    plan = compile_lab(load_cell(read_lab(lab), dict(cell.settings)), cell.seed)
+    dilation = requested
+    if dilation is None:
+        with suppress(StoreError):
+            known = ran_on(out)
+            dilation = known.dilation if known.name == on.name else None
+    if dilation is None:
+        dilation = calibrated(on, plan)
+    return dilation, list(short_time_scales(on, plan, dilation))
 
 
 def find_campaign(path: Path) -> tuple[Campaign, Source, Path]:

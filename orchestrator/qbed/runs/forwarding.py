@@ -45,20 +45,19 @@ Measure = Callable[[Substrate], int]
 
 def overloaded_links(on: Substrate, plan: Plan, dilation: int, measure: Measure | None = None) -> Iterator[str]:
     """A warning about links that are faster than this machine's forwarding rate at this dilation."""
-    rates = _rates(plan)
-    fastest_bps = max(rates.values(), default=0)
-    limit_bps, warnings = _limit_bps(on, fastest_bps, dilation, measure)
-    if limit_bps is None:
+    rates, fastest = _rates(plan), fastest_bps(plan)
+    limit, warnings = limit_bps(on, fastest, dilation, measure)
+    if limit is None:
         yield from warnings
         return
-    links = [name for name, rate_bps in rates.items() if rate_bps > limit_bps * dilation]
+    links = [name for name, rate_bps in rates.items() if rate_bps > limit * dilation]
     if not links:
         return
     yield (
-        f"this machine forwards about {_rounded(limit_bps)} through a switch in containers: at dilation {dilation}"
-        f" it does not carry {_named(links)} (up to {format_rate(fastest_bps)}) when they are"
+        f"this machine forwards about {_rounded(limit)} through a switch in containers: at dilation {dilation}"
+        f" it does not carry {_named(links)} (up to {format_rate(fastest)}) when they are"
         " full: packets come late and in bursts, which overflow queues;"
-        f" `--dilate {-(-fastest_bps // limit_bps)}` carries them, or rates of at most {_rounded(limit_bps * dilation)}"
+        f" `--dilate {-(-fastest // limit)}` carries them, or rates of at most {_rounded(limit * dilation)}"
     )
 
 
@@ -69,30 +68,29 @@ def capped_rates(
 
     Rates in the trace of an event are not capped.
     """
-    rates = _rates(plan)
-    fastest_bps = max(rates.values(), default=0)
-    exact_bps, warnings = _limit_bps(on, fastest_bps, 1, measure)
-    if exact_bps is None:
+    rates, fastest = _rates(plan), fastest_bps(plan)
+    exact, warnings = limit_bps(on, fastest, 1, measure)
+    if exact is None:
         return {}, warnings
-    limit_bps = _round_down(exact_bps)
+    limit = round_down(exact)
     capped: dict[str, object] = {}
     for path, given in _given_rates(lab):
-        if max(given) > limit_bps:
-            shown = [f"{min(rate_bps, limit_bps)} bit/s" for rate_bps in given]
+        if max(given) > limit:
+            shown = [f"{min(rate_bps, limit)} bit/s" for rate_bps in given]
             capped[show_path(path)] = shown if len(shown) > 1 else shown[0]
     if not capped:
         return {}, list(overloaded_links(on, plan, 1, measure))
-    fast = [name for name, rate_bps in rates.items() if rate_bps > limit_bps]
+    fast = [name for name, rate_bps in rates.items() if rate_bps > limit]
     warning = (
-        f"{_named(fast)} (up to {format_rate(fastest_bps)}) got {format_rate(limit_bps)}, which this machine"
+        f"{_named(fast)} (up to {format_rate(fastest)}) got {format_rate(limit)}, which this machine"
         " forwards through a switch in real time; `--dilate auto` keeps the rates and slows the lab's clock"
     )
     return capped, [warning]
 
 
-def _limit_bps(on: Substrate, fastest_bps: int, dilation: int, measure: Measure | None) -> tuple[int | None, list[str]]:
-    """The rate that this machine forwards, if the fastest link may be faster; or a warning that it is unknown."""
-    if on.clock == "virtual" or fastest_bps <= SLOW_BPS * dilation:
+def limit_bps(on: Substrate, fastest: int, dilation: int, measure: Measure | None) -> tuple[int | None, list[str]]:
+    """The rate (bit/s) that this machine forwards, if `fastest` may be more; or a warning that it is unknown."""
+    if on.clock == "virtual" or fastest <= SLOW_BPS * dilation:
         return None, []
     try:
         return forwarding_bps(on, measure or _measure), []
@@ -121,6 +119,11 @@ def _rates(plan: Plan) -> dict[str, int]:
     }
 
 
+def fastest_bps(plan: Plan) -> int:
+    """The largest rate of a link during the lab; 0 without links."""
+    return max(_rates(plan).values(), default=0)
+
+
 def _named(links: list[str]) -> str:
     more = f" and {len(links) - MAX_NAMES} more" if len(links) > MAX_NAMES else ""
     return ", ".join(links[:MAX_NAMES]) + more
@@ -147,10 +150,10 @@ def _measure(on: Substrate) -> int:
 
 
 def _rounded(bps: int) -> str:
-    return format_rate(_round_down(bps))
+    return format_rate(round_down(bps))
 
 
-def _round_down(bps: int) -> int:
-    """A rate with two significant digits, the precision of the measurement."""
-    unit = int("1" + "0" * max(0, len(str(bps)) - 2))
-    return bps // unit * unit
+def round_down(value: int) -> int:
+    """A number with two significant digits, the precision of measurements."""
+    unit = int("1" + "0" * max(0, len(str(value)) - 2))
+    return value // unit * unit

@@ -16,9 +16,11 @@ from qbed.cells.frames import examine_frames, interface_rows, lost_between
 from qbed.cells.wall_clock import examine_wall
 from qbed.cli import load_commands
 from qbed.network.load import load_lab
+from qbed.plan.communicating_pairs import shortest_rtt_ns
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.runs.forwarding import forwarding_bps, overloaded_links
+from qbed.runs.rule_of_thumb import short_time_scales
 from qbed.substrates import CellError, find_lab, substrate
 from qbed.telemetry.wall import Device, Interface, NodeWall, Wall
 
@@ -221,3 +223,42 @@ def test_a_machine_that_cannot_be_measured_is_reported(tmp_path: Path, monkeypat
     fast = compile_lab(load_lab(lab, {"links.default.rate": "10 Gbit/s"}))
     (text,) = overloaded_links(substrate("containerlab"), fast, 1, measure)
     assert "could not be measured" in text and "no engine" in text
+
+
+# --- time scales that are too short on the wall clock ---
+
+
+def test_short_round_trips_and_fast_links_in_real_time_are_named(
+    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    on, lab = substrate("containerlab"), write_lab(tmp_path / "lab") / "lab.yml"
+    plan = compile_lab(load_lab(lab, {"links.default.rate": "10 Gbit/s"}))
+    rtt_ns, nodes = shortest_rtt_ns(plan), len(plan.nodes)
+    (text,) = short_time_scales(on, plan, 1, lambda _: FORWARDING_BPS)
+    assert f"of real time, and should take {nodes // 2} ms with {nodes} nodes on 2 cores" in text
+    assert "the fastest link has 10 Gbit/s of real time, and should have 80 Mbit/s on this machine" in text
+    by_time, by_rate = -(-nodes * 500_000 // rtt_ns), 5 * 10**10 // FORWARDING_BPS
+    assert f"`--dilate {max(by_time, by_rate)}` is enough" in text
+    assert not list(short_time_scales(on, plan, max(by_time, by_rate), lambda _: FORWARDING_BPS))
+    (text,) = short_time_scales(on, plan, max(by_time, by_rate) - 1, lambda _: FORWARDING_BPS)
+    assert ("round trip" in text) == (by_time > by_rate) and ("fastest link" in text) == (by_rate >= by_time)
+    assert not list(short_time_scales(substrate("virtual"), plan, 1))
+
+
+def test_a_run_warns_of_them(clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
+    lab = write_lab(tmp_path / "lab")
+    run = (
+        "run",
+        str(lab),
+        "--on",
+        "containerlab",
+        "--out",
+        str(tmp_path / "run"),
+        "--set",
+        "hosts.default.kernel=qbed",
+    )
+    done = qbed(*run, "--dilate", "1")
+    assert "at dilation 1, queues and rates differ from those of virtual time" in done.stderr + done.stdout
