@@ -6,7 +6,7 @@ whether it is valid or not. Nothing is pinned: a lab on the wall clock has the w
 Containerlab (`make containers`), and a machine without other load.
 
     .venv/bin/python -m bench.gap             # 15 minutes on two cores
-    .venv/bin/python -m bench.gap --draw      # draw docs/pictures/gap.png from the last result
+    .venv/bin/python -m bench.gap --draw      # the table and docs/pictures/gap.png from the last result
 """
 
 from __future__ import annotations
@@ -14,26 +14,25 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 
 from bench.containers import is_possible
-from bench.harness import LIMITS, RESULTS, write_result
+from bench.harness import RESULTS, write_result
 from qbed.base.errors import QbedError
 from qbed.base.json_files import Row
 from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import Cell, build_matrix
 from qbed.cells.arrow import read_cell
-from qbed.cells.store_cell import store_cell
 from qbed.cells.wall_clock import LATE_SHARE
 from qbed.network.load import of_folder, read_lab
 from qbed.plan.model import Plan
 from qbed.report.figures import Drawing
 from qbed.report.images import draw_images
 from qbed.report.style import INK, SCREEN, Colours, new_figure
+from qbed.runs.calibrate import temporary_cell
 from qbed.runs.effects import Plans
 from qbed.substrates import substrate
 
@@ -67,11 +66,18 @@ class Measured:
 
 
 def main() -> None:
+    rows: list[Row] = []
     if sys.argv[1:] == ["--draw"]:
-        draw(json.loads((RESULTS / "gap.json").read_text())["rows"])
-        return
-    if not is_possible():
-        return
+        rows = json.loads((RESULTS / "gap.json").read_text())["rows"]
+        draw(rows)
+    elif is_possible():
+        rows = run()
+    for line in summary(rows):
+        print(line)
+
+
+def run() -> list[Row]:
+    """All cells; what has been measured so far is in the result's file."""
     rows: list[Row] = []
     for profile in DILATIONS:
         for row in compare(profile):
@@ -79,8 +85,7 @@ def main() -> None:
             shown = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values())
             print("  ".join(shown), flush=True)
             write_result("gap", rows=rows)
-    for line in summary(rows):
-        print(line)
+    return rows
 
 
 def compare(profile: str) -> Iterator[Row]:
@@ -118,13 +123,7 @@ def difference(virtual: list[Measured], plan: Plan, dilation: int) -> Row:
 
 def measure(on: str, plan: Plan, dilation: int) -> Measured:
     """Run a cell. QbedError if it fails; an invalid cell has not failed."""
-    with tempfile.TemporaryDirectory(prefix="qbed-bench-") as name:
-        folder, tables = Path(name) / "cell", Path(name) / "tables"
-        folder.mkdir()
-        tables.mkdir()
-        (folder / "plan.json").write_text(plan.dumps())
-        substrate(on).cell(folder, plan, dilation).run(LIMITS, lambda fraction: None)
-        row = store_cell(folder, plan, tables)
+    with temporary_cell(substrate(on), plan, dilation) as (row, _, tables):
         flows = read(tables, "flow_windows")
         queue = next(one for one in read(tables, "queue_windows") if one["port"] == PORT)
     wall = json.loads(row["evidence"]).get("wall", {})
@@ -144,16 +143,26 @@ def read(tables: Path, name: str) -> list[Row]:
 
 
 def summary(rows: Iterable[Row]) -> Iterator[str]:
-    """A line for each dilation of the schemes: cells, valid cells, and the median and largest differences."""
-    found = sorted((row for row in rows if row["profile"] == "schemes"), key=lambda row: row["dilation"])
-    for dilation, group in groupby(found, key=lambda row: row["dilation"]):
-        cells = list(group)
-        ran = [row for row in cells if "error" not in row]
-        texts = [f"dilation {dilation}: {len(cells)} cells, {len(ran)} ended, {sum(row['valid'] for row in ran)} valid"]
-        for name in ("goodput", "queue") if ran else ():
-            sizes = [abs(row[f"{name}_difference"]) for row in ran]
-            texts.append(f"{name} off by {statistics.median(sizes):.1%} (median), {max(sizes):.1%} (largest)")
-        yield "; ".join(texts)
+    """The table of labs/gap/README.md: a row for each number of hosts and dilation, for TCP and for stamps."""
+    yield "| hosts, dilation | valid | lateness / round trip | goodput | queue | beyond seeds: goodput, queue |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    found = sorted((row for row in rows if row["profile"] == "schemes" and "error" not in row), key=place)
+    for (stamps, hosts, dilation), group in groupby(found, key=place):
+        cells, sizes, beyond = list(group), [], []
+        for name, least in (("goodput", 0.01), ("queue", 0.0)):
+            off = [abs(row[f"{name}_difference"]) for row in cells]
+            sizes.append(f"{100 * statistics.median(off):.1f} %, {100 * max(off):.1f} %")
+            beyond.append(sum(x > row[f"{name}_of_seeds"] + least for x, row in zip(off, cells, strict=True)))
+        late = statistics.median(row["late"] for row in cells)
+        first = f"{'stamp' if stamps else 'TCP'}: {hosts}, {dilation}"
+        valid = f"{sum(row['valid'] for row in cells)} of {len(cells)}"
+        shown = f"{late:.{2 if late < 10 else 3}g}"
+        yield f"| {first} | {valid} | {shown} | {sizes[0]} | {sizes[1]} | {beyond[0]}, {beyond[1]} |"
+
+
+def place(row: Row) -> tuple[bool, int, int]:
+    """The row of the table that a cell belongs to, as a key."""
+    return row["scheme"] == "stamp", row["hosts"], row["dilation"]
 
 
 def draw(rows: Iterable[Row]) -> None:

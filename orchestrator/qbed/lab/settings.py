@@ -295,9 +295,9 @@ class HostSettings(Strict):
     lab needs and the lab runs undilated. In virtual time it is always the lab's.
     """
     image: Annotated[str, Field(pattern=f"^{IMAGE}$")] | None = None
-    """Image whose default command runs in containers, in the host's network namespace, beside qbed's programs. The host
-    has the machine's kernel. The command is root on the machine, so the lab needs `--trust`. In virtual time it is not
-    run.
+    """Image that runs with its default command in containers, in the host's network namespace, beside qbed's programs.
+    The host has the machine's kernel. The command is root on the machine, so the lab needs `--trust`. In virtual time
+    it is not run.
     """
 
     def given(self) -> Given:

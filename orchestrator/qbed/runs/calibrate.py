@@ -8,7 +8,8 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from qbed.base import terminal
@@ -90,15 +91,22 @@ def _attempt(on: Substrate, plan: Plan, dilation: int) -> str | None:
     return unfaithful[0] if unfaithful else None
 
 
-def run_cell(on: Substrate, plan: Plan, dilation: int) -> tuple[Row, Wall | None]:
-    """Run a temporary cell; returns its row of `cells` and its wall-clock record."""
+@contextmanager
+def temporary_cell(on: Substrate, plan: Plan, dilation: int) -> Iterator[tuple[Row, Path, Path]]:
+    """Run a cell; yields its row of `cells`, its folder and the folder of its tables, which are removed at the end."""
     with tempfile.TemporaryDirectory(prefix="qbed-calibrate-") as name:
         folder, tables = Path(name) / "cell", Path(name) / "tables"
         folder.mkdir()
         tables.mkdir()
         (folder / "plan.json").write_text(plan.dumps())
         on.cell(folder, plan, dilation).run(Limits(), lambda fraction: None)
-        return store_cell(folder, plan, tables), read_wall(folder / "out")
+        yield store_cell(folder, plan, tables), folder, tables
+
+
+def run_cell(on: Substrate, plan: Plan, dilation: int) -> tuple[Row, Wall | None]:
+    """Run a temporary cell; returns its row of `cells` and its wall-clock record."""
+    with temporary_cell(on, plan, dilation) as (row, folder, _):
+        return row, read_wall(folder / "out")
 
 
 def key_of(on: Substrate, lab: str) -> str:

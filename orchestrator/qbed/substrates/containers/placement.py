@@ -17,6 +17,7 @@ from qbed.plan.model import Plan
 from qbed.plan.sysctls import RTO_MIN, usual
 from qbed.plan.workload import Exchanges
 from qbed.substrates.containers import bmv2
+from qbed.substrates.containers.beside import host_images
 
 SYSCTLS = Path("/proc/sys")
 MAX_NAMES = 4
@@ -62,11 +63,11 @@ def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
     if plan.launches and not trusted():
         text = "its programs would be root on this machine, in containers; only with --trust are they run"
         raise LabError([f"lab {plan.lab}: {text}"])
-    if images := [node.name for node in plan.nodes if node.image is not None]:
+    if images := host_images(plan):
         if not trusted():
             text = f"{shorten(images)}: an image would be root on this machine; only with --trust is it run"
             raise LabError([f"lab {plan.lab}: {text}"])
-        if other := [node.name for node in plan.nodes if node.image is not None and node.kernel == "qbed"]:
+        if other := [node.name for node in plan.nodes if node.name in images and node.kernel == "qbed"]:
             text = f"{shorten(other)}: an image runs on the machine's kernel; expected `kernel: host` or `auto`"
             raise LabError([f"lab {plan.lab}: {text}"])
     if offloading := [node.name for node in plan.nodes if node.offload is not None]:
