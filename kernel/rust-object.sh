@@ -70,7 +70,7 @@ trap 'exit 130' INT TERM HUP
 say "building crates/$crate for the kernel"
 # Use a separate target folder: in a shared one, cargo may take the crate of another checkout that was built later.
 name=$(sed -n 's/^name = "\(.*\)"/\1/p' "crates/$crate/Cargo.toml" | head -n 1)
-env -u CARGO_ENCODED_RUSTFLAGS RUSTFLAGS="$flags" PATH="${cargo%/*}:$PATH" "$cargo" rustc --quiet --locked --package "$name" --features kernel --crate-type staticlib --profile kernel \
+env -u CARGO_ENCODED_RUSTFLAGS RUSTFLAGS="$flags" PATH="${cargo%/*}:$PATH" "$cargo" rustc --quiet --locked --package "$name" --no-default-features --features kernel --crate-type staticlib --profile kernel \
     --target "$target" --target-dir "$work/target" </dev/null || die "crates/$crate did not build"
 library=lib${name//-/_}.a
 (cd "$work" && ar x "$work/target/$target/kernel/$library")

@@ -48,6 +48,7 @@ mod engine;
 mod exec;
 mod ir;
 mod lower;
+mod native;
 mod tables;
 mod verify;
 
@@ -65,4 +66,5 @@ pub mod program {
 pub use engine::Engine;
 pub use exec::context::Context;
 pub use ir::select_width;
+pub use native::{Enter, Executable, Frame};
 pub use verify::InvalidProgram;

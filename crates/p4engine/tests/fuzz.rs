@@ -82,7 +82,9 @@ fn request() -> impl Strategy<Value = Request> {
     })
 }
 
-fn run(engine: &mut Engine, packets: &[Vec<u8>]) {
+/// Runs packets and returns the results of each.
+fn run(engine: &mut Engine, packets: &[Vec<u8>]) -> Vec<String> {
+    let mut results = Vec::new();
     let (mut context, mut other, mut recorder) = (engine.context(), engine.context(), Recorder::default());
     for packet in packets {
         let decision = engine.ingress(&mut context, packet, &arrival(1, packet.len(), 9), &mut recorder);
@@ -99,8 +101,11 @@ fn run(engine: &mut Engine, packets: &[Vec<u8>]) {
         let emission = engine.egress(&mut context, packet, &departure(port, 10), &mut recorder);
         assert!(emission.replaced as usize <= packet.len());
         engine.copy(&context, &mut other, Instance::EgressClone, 1);
-        engine.egress(&mut other, packet, &departure(port, 10), &mut recorder);
+        let copied = engine.egress(&mut other, packet, &departure(port, 10), &mut recorder);
+        results.push(format!("{decision:?} {emission:?} {context:?} {copied:?} {other:?}"));
     }
+    results.push(format!("{recorder:?} {:?}", engine.control(&Request::Totals)));
+    results
 }
 
 proptest! {
@@ -110,12 +115,12 @@ proptest! {
         requests in prop::collection::vec(request(), 0..10),
         packets in prop::collection::vec(prop::collection::vec(prop_oneof![Just(1u8), any::<u8>()], 0..70), 1..4),
     ) {
-        if let Ok(mut engine) = Engine::load(program) {
-            engine.control(&entry_of_everything());
-            for request in &requests {
-                engine.control(request);
+        if let (Ok(mut engine), Ok(mut translated)) = (Engine::load(program.clone()), Engine::load(program)) {
+            qbed_p4native::translate(&mut translated);
+            for request in std::iter::once(&entry_of_everything()).chain(&requests) {
+                prop_assert_eq!(engine.control(request), translated.control(request));
             }
-            run(&mut engine, &packets);
+            prop_assert_eq!(run(&mut engine, &packets), run(&mut translated, &packets));
         }
     }
 

@@ -28,6 +28,10 @@ use qbed_p4engine::control::Request;
 use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance};
 use qbed_p4engine::{Context, Engine};
 
+#[cfg(feature = "kernel")]
+use kernel::translate;
+#[cfg(not(feature = "kernel"))]
+use qbed_p4native::translate;
 use shell::Owner;
 
 /// An engine and the switch that gets its digests and messages.
@@ -163,7 +167,10 @@ pub unsafe extern "C" fn qp4_engine_load(
     // SAFETY: by the contract of core.h.
     let image = unsafe { slice_of(image, length) };
     match Engine::from_bytes(image) {
-        Ok(engine) => Box::into_raw(Box::new(Loaded { engine, owner: Owner(owner) })),
+        Ok(mut engine) => {
+            translate(&mut engine);
+            Box::into_raw(Box::new(Loaded { engine, owner: Owner(owner) }))
+        }
         Err(invalid) => {
             // SAFETY: by the contract of core.h; the old value is plain data.
             unsafe { error.write(Bytes::from_vec(invalid.0.into_bytes())) };

@@ -51,6 +51,9 @@ enum Command {
         /// Resize the file's UDP datagrams to this length; packets that are then not forwarded are left out.
         #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(42..=9014))]
         size: Option<u16>,
+        /// Run the program without machine code.
+        #[arg(long)]
+        interpret: bool,
         /// Print the result as JSON.
         #[arg(long)]
         json: bool,
@@ -63,8 +66,8 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Check { program } => check_program(&program),
         Command::Test { program, stf, log, every_us } => test_program(&program, &stf, log, every_us.into()),
-        Command::Bench { program, stf, seconds, size, json } => {
-            bench_program(&program, &stf, seconds, size, json)
+        Command::Bench { program, stf, seconds, size, interpret, json } => {
+            bench_program(&program, &stf, seconds, size, interpret, json)
         }
         Command::Serve(options) => serve::serve(&options),
     };
@@ -140,12 +143,16 @@ fn bench_program(
     file: &Path,
     seconds: f64,
     size: Option<u16>,
+    interpret: bool,
     json: bool,
 ) -> Result<(), String> {
     let program = read_program(path)?;
     let prepared =
         replay::prepare(program, &read_stf(file)?).map_err(|why| format!("{}: {why}", file.display()));
     let (mut switch, mut packets) = prepared?;
+    if interpret {
+        switch.interpret();
+    }
     if let Some(size) = size {
         packets = bench::resize_all(&mut switch, &packets, size.into());
     }

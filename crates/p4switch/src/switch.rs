@@ -114,8 +114,10 @@ impl Switch {
         let random = ChaCha8Rng::seed_from_u64(seed);
         let log =
             ProgramLog { digests: Vec::new(), messages: Vec::new(), failed_asserts: Vec::new(), random };
+        let mut engine = Engine::load(program)?;
+        qbed_p4native::translate(&mut engine);
         Ok(Self {
-            engine: Engine::load(program)?,
+            engine,
             log,
             over_limit: 0,
             arrivals: VecDeque::new(),
@@ -126,6 +128,11 @@ impl Switch {
             now_us: 0,
             packets_left: 0,
         })
+    }
+
+    /// Runs the program without machine code from now on.
+    pub fn interpret(&mut self) {
+        self.engine.translate(|_| None);
     }
 
     pub fn program(&self) -> &Program {

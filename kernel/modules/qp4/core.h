@@ -119,6 +119,8 @@ bool qp4_engine_control(struct qp4_engine *engine, const u8 *request, size_t len
 /* Functions that the engine imports: memory.c, events.c */
 void *qp4_allocate(size_t size, size_t align);
 void qp4_deallocate(void *memory);
+void *qp4_allocate_code(size_t size);
+void qp4_free_code(void *memory);
 void __noreturn qp4_panicked(const char *message, size_t length);
 u32 qp4_random_u32(void);
 void qp4_event(void *owner, u32 kind, u32 id, const u8 *bytes, size_t length);

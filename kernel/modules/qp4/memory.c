@@ -6,6 +6,7 @@
 #include <linux/panic.h>
 #include <linux/random.h>
 #include <linux/slab.h>
+#include <linux/vmalloc.h>
 
 #include "qp4.h"
 #include "qp4_divide.h"
@@ -96,6 +97,20 @@ void *qp4_allocate(size_t size, size_t align)
 void qp4_deallocate(void *memory)
 {
 	kvfree(memory);
+}
+
+/*
+ * Memory for machine code. A User-Mode Linux kernel maps all its memory executable. Other kernels
+ * export no executable memory to modules: there the engine interprets programs.
+ */
+void *qp4_allocate_code(size_t size)
+{
+	return IS_ENABLED(CONFIG_UML) ? vmalloc(size) : NULL;
+}
+
+void qp4_free_code(void *memory)
+{
+	vfree(memory);
 }
 
 void qp4_memory_exit(void)

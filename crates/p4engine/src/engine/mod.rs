@@ -16,6 +16,7 @@ use crate::exec::packet::{Arrival, Decision, Departure, Emission, Forward, Insta
 use crate::exec::state::{self, State};
 use crate::ir::Program;
 use crate::lower::Code;
+use crate::native::{Executable, Native};
 use crate::verify::InvalidProgram;
 
 /// A loaded program with its state.
@@ -23,6 +24,7 @@ use crate::verify::InvalidProgram;
 pub struct Engine {
     pub(crate) program: Program,
     pub(crate) code: Code,
+    native: Option<Native>,
     pub(crate) state: State,
     /// Limit on the bytes that the deparser emits.
     max_emitted_bytes: usize,
@@ -41,6 +43,7 @@ impl Engine {
         let mut engine = Engine {
             program,
             code,
+            native: None,
             state,
             max_emitted_bytes: sizes.emitted,
             max_kept_bytes: sizes.kept,
@@ -55,6 +58,17 @@ impl Engine {
         let program = postcard::from_bytes(image)
             .map_err(|_| InvalidProgram("the image is not a program of this version".into()))?;
         Engine::load(program)
+    }
+
+    /// Translates the program to machine code, which runs instead of the interpreter with the same results. `place`
+    /// copies it to executable memory. Without a translation, or if `place` returns None, the interpreter runs.
+    pub fn translate(&mut self, place: impl FnOnce(&[u8]) -> Option<Executable>) {
+        self.native = Native::new(&self.code, self.state.arguments.len(), place);
+    }
+
+    /// Whether machine code runs the program.
+    pub fn is_translated(&self) -> bool {
+        self.native.is_some()
     }
 
     pub fn program(&self) -> &Program {
@@ -90,7 +104,8 @@ impl Engine {
         self.parse(context, packet, arrival, shell);
         let totals = &mut self.state.totals;
         totals.ingress = totals.ingress.wrapping_add(1);
-        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
+        let mut interpreter =
+            Interpreter::new((&self.code, self.native.as_ref()), &mut self.state, context, packet, shell);
         interpreter.run(self.code.entry.ingress, state::INGRESS);
         self.decide(context, shell)
     }
@@ -130,7 +145,8 @@ impl Engine {
             Instance::IngressClone => context.put(standard.ingress_port, arrival.port.into()),
             _ => {}
         }
-        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
+        let mut interpreter =
+            Interpreter::new((&self.code, self.native.as_ref()), &mut self.state, context, packet, shell);
         let error = interpreter.parse();
         interpreter.context.put(standard.checksum_error, 0);
         interpreter.run(self.code.entry.verify, state::INGRESS);
@@ -228,8 +244,8 @@ impl Engine {
         shell: &mut S,
     ) -> Emission {
         self.begin_egress(context, departure);
-        let code = &self.code;
-        let mut interpreter = Interpreter::new(code, &mut self.state, context, packet, shell);
+        let (code, native) = (&self.code, self.native.as_ref());
+        let mut interpreter = Interpreter::new((code, native), &mut self.state, context, packet, shell);
         interpreter.run(code.entry.egress, state::EGRESS);
         let pending = core::mem::take(&mut context.pending);
         let totals = &mut self.state.totals;
@@ -251,7 +267,7 @@ impl Engine {
             self.state.count_drop(context.drop_reason.unwrap_or(state::EGRESS));
             return emission;
         }
-        let mut interpreter = Interpreter::new(code, &mut self.state, context, packet, shell);
+        let mut interpreter = Interpreter::new((code, native), &mut self.state, context, packet, shell);
         interpreter.run(code.entry.update, state::EGRESS);
         interpreter.run(code.entry.deparser, state::EGRESS);
         let totals = &mut self.state.totals;

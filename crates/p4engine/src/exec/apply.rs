@@ -44,8 +44,8 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         };
         let Some(call) = call else { return table.next(None, found.is_some()) };
         let position = table.position(call.action);
-        self.return_pc = table.next(Some(position), found.is_some());
-        self.reason = table.first_drop_reason + position as u32;
+        self.returning.pc = table.next(Some(position), found.is_some());
+        self.returning.reason = table.first_drop_reason + position as u32;
         call.arguments.pass(&mut state.arguments);
         call.begin
     }

@@ -34,6 +34,11 @@ impl Emitted {
         }
     }
 
+    /// The buffer and the number of bytes that are used.
+    pub fn parts(&mut self) -> (&mut [u8], &mut usize) {
+        (&mut self.bytes, &mut self.used)
+    }
+
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.used).unwrap_or(&[])
     }

@@ -10,6 +10,7 @@ use crate::exec::state::{State, LOOP_LIMIT};
 use crate::ir::{Op, Pc};
 use crate::lower::instructions::Instruction;
 use crate::lower::Code;
+use crate::native::Native;
 
 /// The program counter that ends a block.
 pub(crate) const HALT: Pc = Pc::MAX;
@@ -20,25 +21,38 @@ const MAX_BACKWARD_JUMPS: u32 = 1 << 16;
 /// The execution of a program's blocks for one packet.
 pub(crate) struct Interpreter<'a, S> {
     pub code: &'a Code,
+    pub native: Option<&'a Native>,
     pub state: &'a mut State,
     pub context: &'a mut Context,
     pub packet: &'a [u8],
     pub shell: &'a mut S,
-    /// The instruction to which the running action returns.
-    pub(super) return_pc: Pc,
-    /// The drop reason of a `mark_to_drop` at this point.
-    pub reason: u32,
-    /// The drop reason outside of actions.
-    control_reason: u32,
+    pub returning: Return,
     /// The error that ended the parser.
     pub error: Option<u32>,
     pub parsing: bool,
     backward_jumps_left: u32,
 }
 
+/// The return of the running action, and the drop reasons of its `mark_to_drop`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Return {
+    /// The instruction to which the running action returns.
+    pub pc: Pc,
+    /// The drop reason at this point.
+    pub reason: u32,
+    /// The drop reason outside of actions.
+    control_reason: u32,
+}
+
+/// Offsets in `Return`.
+pub(crate) const RETURN_PC: i32 = 0;
+pub(crate) const RETURN_REASON: i32 = 4;
+pub(crate) const RETURN_CONTROL_REASON: i32 = 8;
+
 /// A mask of the lowest 1 to 127 bits.
 #[inline(always)]
-fn low_bits(bits: u16) -> i128 {
+pub(crate) fn low_bits(bits: u16) -> i128 {
     i128::MAX >> (127u16.wrapping_sub(bits) & 127)
 }
 
@@ -51,23 +65,22 @@ pub(crate) enum Flow {
 
 impl<'a, S: Shell> Interpreter<'a, S> {
     pub fn new(
-        code: &'a Code,
+        (code, native): (&'a Code, Option<&'a Native>),
         state: &'a mut State,
         context: &'a mut Context,
         packet: &'a [u8],
         shell: &'a mut S,
     ) -> Interpreter<'a, S> {
-        let (reason, control_reason) = (0, 0);
+        let returning = Return { pc: HALT, reason: 0, control_reason: 0 };
         let (error, parsing, backward_jumps_left) = (None, false, MAX_BACKWARD_JUMPS);
         Interpreter {
             code,
+            native,
             state,
             context,
             packet,
             shell,
-            return_pc: HALT,
-            reason,
-            control_reason,
+            returning,
             error,
             parsing,
             backward_jumps_left,
@@ -109,11 +122,13 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     /// This loop has the most frequent instructions, so that one indirect jump dispatches each.
     pub fn run(&mut self, begin: Pc, reason: u32) {
         use Instruction::*;
-        (self.return_pc, self.reason, self.control_reason, self.backward_jumps_left) =
-            (HALT, reason, reason, MAX_BACKWARD_JUMPS);
+        self.returning = Return { pc: HALT, reason, control_reason: reason };
+        self.backward_jumps_left = MAX_BACKWARD_JUMPS;
         let code = self.code;
         let mut pc = begin;
-        while let Some(instruction) = code.instructions.get(pc as usize) {
+        loop {
+            pc = self.run_native(pc);
+            let Some(instruction) = code.instructions.get(pc as usize) else { break };
             pc += 1;
             match *instruction {
                 LoadByte { to, at } => self.fetch(to, at, bits::byte),
@@ -217,9 +232,9 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     /// Returns from an action to its control, or ends the block.
     #[inline(always)]
     fn end(&mut self) -> Pc {
-        let return_pc = self.return_pc;
-        (self.return_pc, self.reason) = (HALT, self.control_reason);
-        return_pc
+        let returning = &mut self.returning;
+        returning.reason = returning.control_reason;
+        core::mem::replace(&mut returning.pc, HALT)
     }
 
     #[inline(always)]

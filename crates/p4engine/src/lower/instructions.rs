@@ -349,6 +349,11 @@ impl Comparison {
         Comparison(self.0 | if when { JUMP_IF_TRUE } else { 0 })
     }
 
+    /// The bits of less, equal and greater.
+    pub fn mask(self) -> u8 {
+        self.0 & 7
+    }
+
     #[inline(always)]
     pub fn is_true<T: PartialOrd>(self, left: T, right: T) -> bool {
         let order = u8::from(left > right) + u8::from(left >= right);

@@ -9,8 +9,8 @@ use crate::ir::{self, FieldId, HashKind, HeaderId, Pc, Program, Reg, SelectKey, 
 /// The place of a header's validity bit in the PHV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
-    at: u32,
-    bit: u8,
+    pub at: u32,
+    pub bit: u8,
 }
 
 impl Validity {

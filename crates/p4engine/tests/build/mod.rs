@@ -315,7 +315,7 @@ pub fn everything() -> Program {
 }
 
 /// A shell that records digests and messages.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Recorder {
     pub random: u64,
     pub digests: Vec<(u32, Vec<u8>)>,
