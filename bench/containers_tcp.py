@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.containers import (
+    CLOSE_PING,
     PATIENCE_S,
     PING,
     Labs,
@@ -57,7 +58,7 @@ def measure(rounds: int) -> list[Figure]:
                 what = f"{number} switches, plain Linux, {f'tbf of {rate} Gbit/s' if rate else 'no rates'}"
                 figures += [Figure(f"{what}: TCP", tcp, "Gbit/s"), Figure(f"{what}: idle RTT", rtt, "ms")]
         for number, rate, goal in RATES:
-            tcp, rtt, lost = through_qbed(labs, number, rate, rounds)
+            tcp, rtt, close, lost = through_qbed(labs, number, rate, rounds)
             what = f"{number} switches, links of {rate} Gbit/s"
             figures += [
                 Figure(f"{what}: TCP", tcp, "Gbit/s", goal, ">="),
@@ -65,22 +66,25 @@ def measure(rounds: int) -> list[Figure]:
                 Figure(f"{what}: TCP / plain Linux with tbf", tcp / plain[number][rate][0], ""),
                 Figure(f"{what}: packets lost outside the lab's queues", lost, "", 0),
                 Figure(f"{what}: idle RTT", rtt, "ms", 0.3),
+                Figure(f"{what}: RTT of requests 1 ms apart", close, "ms", 0.3),
                 Figure(f"{what}: idle RTT / plain Linux with tbf", rtt / plain[number][rate][1], ""),
             ]
     return figures
 
 
-def through_qbed(labs: Labs, number: int, rate: int, rounds: int) -> tuple[float, float, int]:
-    """Goodput (Gbit/s), idle RTT (ms), and packets lost outside the lab's queues."""
+def through_qbed(labs: Labs, number: int, rate: int, rounds: int) -> tuple[float, float, float, int]:
+    """Goodput (Gbit/s), idle RTT and RTT of close requests (ms), and packets lost outside the lab's queues."""
     name = f"bench-tcp-{number}-{rate}"
     file = labs.write(name, TOPOLOGIES[number], f"{rate} Gbit/s", "0 ns")
     with labs.up(name, file):
         address = address_of_h2(labs, name)
-        rtt = min(idle_rtt_ms(labs, name, address)[0] for _ in range(rounds))
+        rtt, close = (
+            min(idle_rtt_ms(labs, name, address, ping)[0] for _ in range(rounds)) for ping in (PING, CLOSE_PING)
+        )
         ends = [transfer(labs, name, address, "--time", TIME_S)["end"] for _ in range(rounds)]
         header, row = labs.run("ps").splitlines()[:2]
         lost = int(row[header.index("LOST") :].split()[0])
-    return max(end["sum_received"]["bits_per_second"] for end in ends) / 1e9, rtt, lost
+    return max(end["sum_received"]["bits_per_second"] for end in ends) / 1e9, rtt, close, lost
 
 
 def through_plain(labs: Labs, number: int, rounds: int) -> dict[int, tuple[float, float]]:
