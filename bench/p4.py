@@ -20,7 +20,7 @@ PAYLOADS = {64: 64 - 42, 1500: 1514 - 42}
 """Numbers of frames of 64 B, and of packets of 1500 B."""
 MEGABYTES = 400
 HOPS = 2
-MIN_SHARE, MAX_TIME = 0.6, 1.5
+MIN_SHARE, MAX_TIME = 0.8, 1.2
 
 
 def scenario(made: Path | None, packets: int, payload: int, megabytes: int) -> Callable[[], object]:
