@@ -35,7 +35,7 @@ def wheel(tmp_path: Path) -> Path:
     for name in ("Cargo.toml", "Cargo.lock", "kernel/rust-object.sh", "tools/cargo", "tools/build-lock"):
         (sources / name).parent.mkdir(exist_ok=True)
         shutil.copy2(root / name, sources / name)
-    for crate in ("p4kernel", "p4engine"):
+    for crate in ("p4kernel", "p4engine", "p4native"):
         shutil.copytree(root / "crates" / crate, sources / "crates" / crate)
     command = [str(root / "kernel" / "rust-object.sh"), "--ship", CRATE, str(shipped)]
     subprocess.run(command, capture_output=True, check=True)
