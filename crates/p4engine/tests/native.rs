@@ -239,7 +239,8 @@ fn add_parser(build: &mut Build, parser: &Parser, [head, next, options]: [Header
     ]);
 }
 
-/// A program whose ingress and action run the operations, with the fields and both halves of the registers visible.
+/// A program that runs the operations in ingress and in an action. The fields and both halves of the registers are
+/// visible.
 fn program(parser: &Parser, ingress: Vec<Vec<Op>>, action: Vec<Vec<Op>>) -> (Program, Vec<Request>) {
     let mut build = Build::new();
     let standard = build.standard();
@@ -317,7 +318,7 @@ fn an_endless_loop_ends_as_in_the_interpreter() {
     compare(&build.program, &[], &[vec![0; 60]]).unwrap();
 }
 
-/// A context of another engine, whose PHV is smaller, is not passed to machine code.
+/// A context of another engine, with a smaller PHV, is not passed to machine code.
 #[test]
 fn a_context_of_another_engine_is_interpreted() {
     let mut small = Build::new();

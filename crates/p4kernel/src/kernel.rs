@@ -36,7 +36,6 @@ unsafe impl GlobalAlloc for Kernel {
 static KERNEL: Kernel = Kernel;
 
 /// Executable memory of the kernel.
-#[derive(Debug)]
 struct Code {
     memory: *mut u8,
     bytes: usize,

@@ -21,7 +21,7 @@ use qbed_p4engine::Executable;
 /// until it is dropped. Only that engine gets the result.
 pub unsafe fn executable<M>(memory: M) -> Executable
 where
-    M: AsRef<[u8]> + core::fmt::Debug + Send + Sync + 'static,
+    M: AsRef<[u8]> + Send + Sync + 'static,
 {
     // SAFETY: by this function's contract, the code begins with such a function.
     let enter = unsafe { core::mem::transmute::<*const u8, qbed_p4engine::Enter>(memory.as_ref().as_ptr()) };

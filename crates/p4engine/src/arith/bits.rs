@@ -29,14 +29,20 @@ pub(crate) enum Window {
 }
 
 impl Window {
-    const ALL: [(Window, u8); 6] = [
-        (Window::Byte, 8),
-        (Window::Short, 16),
-        (Window::Word, 32),
-        (Window::SixBytes, 48),
-        (Window::Long, 64),
-        (Window::Double, 128),
-    ];
+    const ALL: [Window; 6] =
+        [Window::Byte, Window::Short, Window::Word, Window::SixBytes, Window::Long, Window::Double];
+
+    #[inline(always)]
+    pub fn bits(self) -> u32 {
+        match self {
+            Window::Byte => 8,
+            Window::Short => 16,
+            Window::Word => 32,
+            Window::SixBytes => 48,
+            Window::Long => 64,
+            Window::Double => 128,
+        }
+    }
 }
 
 /// `N` bytes from `at` on as an array. An out-of-range `at`, which `Program::check` rejects, gives zeroes.
@@ -148,22 +154,20 @@ impl Place {
     /// The place of `width` bits (1 to 64) from bit `at` on.
     pub fn new(at: u32, width: u32) -> Place {
         let leading = at % 8;
-        let (window, bits) = Window::ALL
+        let window = Window::ALL
             .into_iter()
-            .find(|(window, bits)| match window {
+            .find(|window| match window {
                 Window::SixBytes => leading == 0 && width == 48,
-                _ => leading + width <= u32::from(*bits),
+                _ => leading + width <= window.bits(),
             })
-            .unwrap_or((Window::Double, 128));
-        let trailing = u32::from(bits).saturating_sub(leading + width);
+            .unwrap_or(Window::Double);
+        let trailing = window.bits().saturating_sub(leading + width);
         let at = u16::try_from(at / 8).unwrap_or(u16::MAX);
         Place { at, window, leading: leading as u8, trailing: trailing as u8 }
     }
 
     pub fn width(self) -> u32 {
-        let bits =
-            Window::ALL.into_iter().find(|(window, _)| *window == self.window).map_or(0, |(_, bits)| bits);
-        u32::from(bits.saturating_sub(self.leading).saturating_sub(self.trailing))
+        self.window.bits().saturating_sub(self.leading.into()).saturating_sub(self.trailing.into())
     }
 
     /// Whether the number has all bits of its window.
@@ -196,15 +200,7 @@ impl Place {
 
     #[inline(always)]
     fn inline_width(self) -> u32 {
-        let bits: u32 = match self.window {
-            Window::Byte => 8,
-            Window::Short => 16,
-            Window::Word => 32,
-            Window::SixBytes => 48,
-            Window::Long => 64,
-            Window::Double => 128,
-        };
-        bits.wrapping_sub(u32::from(self.leading)).wrapping_sub(u32::from(self.trailing))
+        self.window.bits().wrapping_sub(u32::from(self.leading)).wrapping_sub(u32::from(self.trailing))
     }
 
     /// A number that has all bits of a window.

@@ -24,7 +24,6 @@ use crate::verify::InvalidProgram;
 pub struct Engine {
     pub(crate) program: Program,
     pub(crate) code: Code,
-    native: Option<Native>,
     pub(crate) state: State,
     /// Limit on the bytes that the deparser emits.
     max_emitted_bytes: usize,
@@ -43,7 +42,6 @@ impl Engine {
         let mut engine = Engine {
             program,
             code,
-            native: None,
             state,
             max_emitted_bytes: sizes.emitted,
             max_kept_bytes: sizes.kept,
@@ -63,12 +61,12 @@ impl Engine {
     /// Translates the program to machine code, which runs instead of the interpreter with the same results. `place`
     /// copies it to executable memory. Without a translation, or if `place` returns None, the interpreter runs.
     pub fn translate(&mut self, place: impl FnOnce(&[u8]) -> Option<Executable>) {
-        self.native = Native::new(&self.code, self.state.arguments.len(), place);
+        self.code.native = Native::new(&self.code, self.state.arguments.len(), place);
     }
 
     /// Whether machine code runs the program.
     pub fn is_translated(&self) -> bool {
-        self.native.is_some()
+        self.code.native.is_some()
     }
 
     pub fn program(&self) -> &Program {
@@ -104,8 +102,7 @@ impl Engine {
         self.parse(context, packet, arrival, shell);
         let totals = &mut self.state.totals;
         totals.ingress = totals.ingress.wrapping_add(1);
-        let mut interpreter =
-            Interpreter::new((&self.code, self.native.as_ref()), &mut self.state, context, packet, shell);
+        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
         interpreter.run(self.code.entry.ingress, state::INGRESS);
         self.decide(context, shell)
     }
@@ -145,8 +142,7 @@ impl Engine {
             Instance::IngressClone => context.put(standard.ingress_port, arrival.port.into()),
             _ => {}
         }
-        let mut interpreter =
-            Interpreter::new((&self.code, self.native.as_ref()), &mut self.state, context, packet, shell);
+        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
         let error = interpreter.parse();
         interpreter.context.put(standard.checksum_error, 0);
         interpreter.run(self.code.entry.verify, state::INGRESS);
@@ -244,8 +240,8 @@ impl Engine {
         shell: &mut S,
     ) -> Emission {
         self.begin_egress(context, departure);
-        let (code, native) = (&self.code, self.native.as_ref());
-        let mut interpreter = Interpreter::new((code, native), &mut self.state, context, packet, shell);
+        let code = &self.code;
+        let mut interpreter = Interpreter::new(code, &mut self.state, context, packet, shell);
         interpreter.run(code.entry.egress, state::EGRESS);
         let pending = core::mem::take(&mut context.pending);
         let totals = &mut self.state.totals;
@@ -267,7 +263,7 @@ impl Engine {
             self.state.count_drop(context.drop_reason.unwrap_or(state::EGRESS));
             return emission;
         }
-        let mut interpreter = Interpreter::new((code, native), &mut self.state, context, packet, shell);
+        let mut interpreter = Interpreter::new(code, &mut self.state, context, packet, shell);
         interpreter.run(code.entry.update, state::EGRESS);
         interpreter.run(code.entry.deparser, state::EGRESS);
         let totals = &mut self.state.totals;

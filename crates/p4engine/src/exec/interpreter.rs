@@ -3,6 +3,8 @@
 //!
 //! `Program::check` checks every index before a program runs. An invalid index would have no effect or read zero.
 
+use core::mem::offset_of;
+
 use crate::arith::{bits, number};
 use crate::exec::context::Context;
 use crate::exec::packet::Shell;
@@ -10,7 +12,6 @@ use crate::exec::state::{State, LOOP_LIMIT};
 use crate::ir::{Op, Pc};
 use crate::lower::instructions::Instruction;
 use crate::lower::Code;
-use crate::native::Native;
 
 /// The program counter that ends a block.
 pub(crate) const HALT: Pc = Pc::MAX;
@@ -21,7 +22,6 @@ const MAX_BACKWARD_JUMPS: u32 = 1 << 16;
 /// The execution of a program's blocks for one packet.
 pub(crate) struct Interpreter<'a, S> {
     pub code: &'a Code,
-    pub native: Option<&'a Native>,
     pub state: &'a mut State,
     pub context: &'a mut Context,
     pub packet: &'a [u8],
@@ -46,9 +46,9 @@ pub(crate) struct Return {
 }
 
 /// Offsets in `Return`.
-pub(crate) const RETURN_PC: i32 = 0;
-pub(crate) const RETURN_REASON: i32 = 4;
-pub(crate) const RETURN_CONTROL_REASON: i32 = 8;
+pub(crate) const RETURN_PC: i32 = offset_of!(Return, pc) as i32;
+pub(crate) const RETURN_REASON: i32 = offset_of!(Return, reason) as i32;
+pub(crate) const RETURN_CONTROL_REASON: i32 = offset_of!(Return, control_reason) as i32;
 
 /// A mask of the lowest 1 to 127 bits.
 #[inline(always)]
@@ -65,7 +65,7 @@ pub(crate) enum Flow {
 
 impl<'a, S: Shell> Interpreter<'a, S> {
     pub fn new(
-        (code, native): (&'a Code, Option<&'a Native>),
+        code: &'a Code,
         state: &'a mut State,
         context: &'a mut Context,
         packet: &'a [u8],
@@ -73,18 +73,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     ) -> Interpreter<'a, S> {
         let returning = Return { pc: HALT, reason: 0, control_reason: 0 };
         let (error, parsing, backward_jumps_left) = (None, false, MAX_BACKWARD_JUMPS);
-        Interpreter {
-            code,
-            native,
-            state,
-            context,
-            packet,
-            shell,
-            returning,
-            error,
-            parsing,
-            backward_jumps_left,
-        }
+        Interpreter { code, state, context, packet, shell, returning, error, parsing, backward_jumps_left }
     }
 
     /// Runs the parser and returns the error that ended it.

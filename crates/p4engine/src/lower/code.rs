@@ -9,8 +9,9 @@ use crate::ir::{Entry, FieldId, HeaderId, Op};
 use crate::lower::fused::Sequences;
 use crate::lower::instructions::Instruction;
 use crate::lower::operands::{Errors, Field, Hash, Header, Select, Stack, Standard};
+use crate::native::Native;
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Code {
     pub instructions: Vec<Instruction>,
     pub sequences: Sequences,
@@ -33,6 +34,8 @@ pub(crate) struct Code {
     pub limbs: usize,
     /// Offset and size of each metadata header. A clone's metadata is reset.
     pub metadata: Vec<(u32, u32)>,
+    /// Machine code of the instructions. None: the interpreter runs all of them.
+    pub native: Option<Native>,
 }
 
 impl Code {

@@ -37,6 +37,7 @@ impl Code {
             standard: Standard::default(),
             limbs: usize::from(program.wide_limbs),
             metadata: Vec::new(),
+            native: None,
         };
         code.headers = program.headers.iter().map(|header| code.header(header)).collect();
         code.hashes = program.hashes.iter().map(|hash| code.hash(program, hash)).collect();

@@ -112,7 +112,7 @@ pub(super) struct Mark {
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     bytes: Vec<u8>,
-    /// Jumps whose distance, in the 4 bytes at this offset, is not filled in.
+    /// Offset of the 4 bytes of each jump's distance, which `finish` fills in.
     jumps: Vec<(usize, Label)>,
     locals: Vec<u32>,
 }
@@ -323,6 +323,11 @@ impl Assembler {
     /// Returns to the interpreter, which continues at an instruction.
     pub fn exit(&mut self, pc: Pc) {
         self.set(RAX, pc.into());
+        self.ret();
+    }
+
+    /// Returns to the interpreter, which continues at the instruction in RAX.
+    pub fn ret(&mut self) {
         self.push(&[0xc3]);
     }
 

@@ -15,7 +15,8 @@ mod translate;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::fmt::Debug;
+use core::any::Any;
+use core::mem::offset_of;
 
 use crate::arith::bits::PADDING;
 use crate::exec::interpreter::{Interpreter, Return};
@@ -42,18 +43,18 @@ pub struct Frame {
 }
 
 /// Offsets in `Frame`.
-const FRAME_PHV: i32 = 0;
-const FRAME_NUMBERS: i32 = 8;
-const FRAME_ARGUMENTS: i32 = 16;
-const FRAME_PACKET: i32 = 24;
-const FRAME_PACKET_BYTES: i32 = 32;
-const FRAME_PARSED: i32 = 40;
-const FRAME_HEADERS: i32 = 48;
-const FRAME_HEADERS_USED: i32 = 56;
-const FRAME_MAX_HEADERS: i32 = 64;
-const FRAME_RETURNING: i32 = 72;
-const FRAME_OFFSETS: i32 = 80;
-const FRAME_CODE: i32 = 88;
+const FRAME_PHV: i32 = offset_of!(Frame, phv) as i32;
+const FRAME_NUMBERS: i32 = offset_of!(Frame, numbers) as i32;
+const FRAME_ARGUMENTS: i32 = offset_of!(Frame, arguments) as i32;
+const FRAME_PACKET: i32 = offset_of!(Frame, packet) as i32;
+const FRAME_PACKET_BYTES: i32 = offset_of!(Frame, packet_bytes) as i32;
+const FRAME_PARSED: i32 = offset_of!(Frame, parsed) as i32;
+const FRAME_HEADERS: i32 = offset_of!(Frame, headers) as i32;
+const FRAME_HEADERS_USED: i32 = offset_of!(Frame, headers_used) as i32;
+const FRAME_MAX_HEADERS: i32 = offset_of!(Frame, max_headers) as i32;
+const FRAME_RETURNING: i32 = offset_of!(Frame, returning) as i32;
+const FRAME_OFFSETS: i32 = offset_of!(Frame, offsets) as i32;
+const FRAME_CODE: i32 = offset_of!(Frame, code) as i32;
 
 /// The function at the code's beginning. It gets the address of an instruction's code, and returns the number of the
 /// instruction at which the interpreter continues.
@@ -68,12 +69,8 @@ pub struct Executable {
     /// The code's beginning.
     pub enter: Enter,
     /// The memory, which is freed with this value.
-    pub memory: Box<dyn Memory>,
+    pub memory: Box<dyn Any + Send + Sync>,
 }
-
-pub trait Memory: Debug + Send + Sync {}
-
-impl<M: Debug + Send + Sync> Memory for M {}
 
 /// The translation of a program.
 #[derive(Debug)]
@@ -106,7 +103,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     /// Runs machine code from an instruction on. Returns the instruction that the interpreter runs next.
     #[inline(always)]
     pub(crate) fn run_native(&mut self, pc: Pc) -> Pc {
-        let Some(native) = self.native else { return pc };
+        let Some(native) = &self.code.native else { return pc };
         let context = &mut *self.context;
         // A context of another engine has no place for this program's fields.
         if native.translated.get(pc as usize) != Some(&true) || context.phv.len() != native.phv_bytes {
@@ -133,4 +130,4 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     }
 }
 
-const _: () = assert!(size_of::<Frame>() == 96 && MAX_REGISTERS * 16 < i32::MAX as usize);
+const _: () = assert!(MAX_REGISTERS * 16 < i32::MAX as usize);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Translation of the parser's and the deparser's instructions.
 
-use crate::arith::bits::{Place, Window};
+use crate::arith::bits::Place;
 use crate::ir::{HeaderId, Pc, SelectKey};
 use crate::native::assembler::{
     Alu, Condition, Label, Memory, Register, Shift, FRAME, PACKET, PHV, RAX, RCX, RDI, RDX, RSI,
 };
-use crate::native::translate::Translator;
+use crate::native::translate::{window_bytes, Translator};
 use crate::native::{FRAME_HEADERS, FRAME_HEADERS_USED, FRAME_MAX_HEADERS, FRAME_PACKET_BYTES, FRAME_PARSED};
 
 /// Maximum size of a header that is copied without a loop.
@@ -50,8 +50,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Sets RDI to the parser's position in the packet, and `end` to the position after as many bytes. Leaves to the
-    /// interpreter if the packet is shorter.
+    /// Sets RDI to the parser's position in the packet, and `end` to the position after as many bytes. Returns to
+    /// the interpreter if the packet is shorter.
     fn position(&mut self, pc: Pc, bytes: usize, end: Register) {
         let asm = &mut self.asm;
         asm.load64(RDI, Memory::new(FRAME, FRAME_PARSED));
@@ -84,14 +84,7 @@ impl<'a> Translator<'a> {
             return None;
         }
         let place = Place::new(at, width);
-        let bytes = match place.window {
-            Window::Byte => 1,
-            Window::Short => 2,
-            Window::Word => 4,
-            Window::SixBytes => 6,
-            Window::Long => 8,
-            Window::Double => return None,
-        };
+        let bytes = window_bytes(place.window)?;
         self.position(pc, usize::from(place.at) + bytes, RAX);
         self.load(place, RDI)
     }

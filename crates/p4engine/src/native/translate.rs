@@ -19,8 +19,8 @@ use crate::native::{
     FRAME_ARGUMENTS, FRAME_CODE, FRAME_NUMBERS, FRAME_OFFSETS, FRAME_PACKET, FRAME_PHV, FRAME_RETURNING,
 };
 
-/// Translates a program to machine code. Returns it the offset of each instruction's code and whether it is
-/// more than a return to the interpreter.
+/// Translates a program to machine code. Returns it, the offset of each instruction's code, and whether that
+/// code is more than a return to the interpreter.
 pub(super) fn translate(code: &Code, phv_bytes: usize, arguments: usize) -> (Vec<u8>, Vec<u32>, Vec<bool>) {
     let mut translator = Translator { code, asm: Assembler::default(), phv_bytes, arguments };
     translator.begin();
@@ -52,15 +52,9 @@ fn number(register: Reg) -> Memory {
     Memory::new(NUMBERS, (usize::from(register) % MAX_REGISTERS * 16) as i32)
 }
 
-fn window_bytes(window: Window) -> Option<usize> {
-    match window {
-        Window::Byte => Some(1),
-        Window::Short => Some(2),
-        Window::Word => Some(4),
-        Window::SixBytes => Some(6),
-        Window::Long => Some(8),
-        Window::Double => None,
-    }
+/// The bytes of a window that a register holds.
+pub(super) fn window_bytes(window: Window) -> Option<usize> {
+    (window != Window::Double).then_some(window.bits() as usize / 8)
 }
 
 impl<'a> Translator<'a> {
@@ -74,7 +68,7 @@ impl<'a> Translator<'a> {
         asm.jump_to_register(RSI);
     }
 
-    /// The target of a jump whose next instruction is `next`. The interpreter runs backward jumps, which are limited, and
+    /// The target of a jump that `next` follows. The interpreter runs backward jumps, which are limited, and
     /// jumps past the end, which only unreachable instructions have.
     pub fn target(&self, pc: Pc, next: Pc, to: Pc) -> Label {
         if to < next || to as usize > self.code.instructions.len() {
@@ -422,8 +416,12 @@ impl<'a> Translator<'a> {
         asm.store32(Memory::new(RDI, RETURN_REASON), RCX);
         asm.set(RCX, HALT.into());
         asm.store32(Memory::new(RDI, RETURN_PC), RCX);
-        asm.alu(Alu::Compare, RAX, RCX);
-        asm.jump_if(Condition::Equal, Label::Exit(HALT));
+        // HALT, too, is past the end.
+        let inside = asm.local();
+        asm.alu_constant(Alu::Compare, RAX, self.code.instructions.len() as i32);
+        asm.jump_if(Condition::Below, inside);
+        asm.ret();
+        asm.bind(inside);
         asm.shift(Shift::Left, RAX, 2);
         asm.alu_memory(Alu::Add, RAX, Memory::new(FRAME, FRAME_OFFSETS));
         asm.load32(RAX, Memory::new(RAX, 0));
