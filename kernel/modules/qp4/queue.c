@@ -91,34 +91,12 @@ u32 qp4_depth(const struct net_device *dev)
 	return qdisc_qlen_sum(q) - skb_queue_len(&q->gso_skb);
 }
 
-/*
- * Sends a packet to its queue. Frees its metadata here if the queue refuses it. The packet's own
- * reference would release the metadata only after a grace period, which is long under overload.
- */
-static int qp4_xmit_held(struct sk_buff *skb, struct qp4_metadata *meta)
-{
-	bool held = true;
-	int err;
-
-	dst_hold(&meta->dst);
-	meta->held = &held;
-	err = dev_queue_xmit(skb);
-	if (!held)	/* its egress has it */
-		return err;
-	meta->held = NULL;
-	if (rcuref_read(&meta->dst.__rcuref) == 1)
-		qp4_metadata_free(meta);
-	else
-		dst_release(&meta->dst);
-	return err;
-}
-
-/* Consumes the packet and its metadata. */
+/* Consumes the packet and its metadata. Frees the metadata here if the queue refuses the packet. */
 void qp4_enqueue(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata *meta,
 			u16 number, u8 priority)
 {
 	struct qp4_port *port = number < QP4_MOST_PORTS ? sw->ports[number] : NULL;
-	bool busy;
+	bool held = true;
 	int err;
 
 	if (unlikely(number == sw->cpu_port)) {
@@ -140,10 +118,18 @@ void qp4_enqueue(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata
 	meta->enqueued_depth = qp4_depth(port->dev);
 	skb_dst_drop(skb);
 	skb_dst_set(skb, &meta->dst);
-	busy = meta->enqueued_depth || netif_xmit_stopped(netdev_get_tx_queue(port->dev, 0));
-	err = busy ? qp4_xmit_held(skb, meta) : dev_queue_xmit(skb);
+	dst_hold(&meta->dst);
+	meta->held = &held;
+	err = dev_queue_xmit(skb);
 	if (unlikely(net_xmit_eval(err)))
 		sw->counters.refused++;
+	if (!held)	/* its egress has it */
+		return;
+	meta->held = NULL;
+	if (rcuref_read(&meta->dst.__rcuref) == 1)
+		qp4_metadata_free(meta);
+	else
+		dst_release(&meta->dst);
 }
 
 /*
