@@ -18,6 +18,7 @@ impl Engine {
     }
 
     fn table_mut(&mut self, table: TableId) -> Result<&mut Table, Refused> {
+        self.state.clear_lines(usize::from(table));
         self.state.tables.get_mut(usize::from(table)).map_or_else(|| not_found("table", table), Ok)
     }
 

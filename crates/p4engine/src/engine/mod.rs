@@ -15,6 +15,7 @@ use crate::exec::interpreter::Interpreter;
 use crate::exec::packet::{Arrival, Decision, Departure, Emission, Forward, Instance, Shell};
 use crate::exec::state::{self, State};
 use crate::ir::Program;
+use crate::lower::metadata::METADATA_ARGUMENTS;
 use crate::lower::Code;
 use crate::native::{Executable, Native};
 use crate::verify::InvalidProgram;
@@ -61,7 +62,7 @@ impl Engine {
     /// Translates the program to machine code, which runs instead of the interpreter with the same results. `place`
     /// copies it to executable memory. Without a translation, or if `place` returns None, the interpreter runs.
     pub fn translate(&mut self, place: impl FnOnce(&[u8]) -> Option<Executable>) {
-        self.code.native = Native::new(&self.code, self.state.arguments.len(), place);
+        self.code.native = Native::new(&self.code, &mut self.state, place);
     }
 
     /// Whether machine code runs the program.
@@ -99,11 +100,10 @@ impl Engine {
         arrival: &Arrival,
         shell: &mut S,
     ) -> Decision {
-        self.parse(context, packet, arrival, shell);
-        let totals = &mut self.state.totals;
+        let mut interpreter = self.parse(context, packet, arrival, shell);
+        let totals = &mut interpreter.state.totals;
         totals.ingress = totals.ingress.wrapping_add(1);
-        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
-        interpreter.run(self.code.entry.ingress, state::INGRESS);
+        interpreter.run(interpreter.code.entry.ingress, state::INGRESS);
         self.decide(context, shell)
     }
 
@@ -123,7 +123,15 @@ impl Engine {
         context.put(self.code.standard.instance_type, arrival.instance as u64);
     }
 
-    fn parse<S: Shell>(&mut self, context: &mut Context, packet: &[u8], arrival: &Arrival, shell: &mut S) {
+    /// Runs the parser and the verification of checksums. Returns the interpreter, which can run ingress.
+    #[inline(always)]
+    fn parse<'a, S: Shell>(
+        &'a mut self,
+        context: &'a mut Context,
+        packet: &'a [u8],
+        arrival: &Arrival,
+        shell: &'a mut S,
+    ) -> Interpreter<'a, S> {
         let standard = self.code.standard;
         self.state.now_us = self.state.now_us.max(arrival.now_us);
         context.begin(arrival.length);
@@ -131,30 +139,29 @@ impl Engine {
         if let Some(kept) = arrival.preserved.filter(|_| arrival.instance != Instance::IngressClone) {
             context.restore(&self.code, kept);
         }
-        context.put(standard.packet_length, arrival.length.into());
-        context.put(standard.instance_type, arrival.instance as u64);
-        match arrival.instance {
-            Instance::Normal => {
-                context.put(standard.ingress_port, arrival.port.into());
-                context.put(standard.ingress_global_timestamp, arrival.now_us);
-            }
-            // The parser of a clone can read the port. Egress can read it only if it is preserved.
-            Instance::IngressClone => context.put(standard.ingress_port, arrival.port.into()),
-            _ => {}
-        }
+        let (length, instance) = (u64::from(arrival.length), arrival.instance as u64);
         let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
-        let error = interpreter.parse();
-        interpreter.context.put(standard.checksum_error, 0);
-        interpreter.run(self.code.entry.verify, state::INGRESS);
-        let totals = &mut self.state.totals;
-        if let Some(error) = error {
-            totals.parser_errors = totals.parser_errors.wrapping_add(1);
-            context.put(standard.parser_error, error.into());
+        let error = if arrival.instance == Instance::Normal {
+            interpreter.state.set_arguments([length, instance, arrival.port.into(), arrival.now_us]);
+            interpreter.parse_received()
         } else {
-            context.put(standard.parser_error, self.code.errors.none.into());
-        }
-        let failed = u64::from(context.get(standard.checksum_error) != 0);
-        totals.checksum_errors = totals.checksum_errors.wrapping_add(failed);
+            interpreter.context.put(standard.packet_length, length);
+            interpreter.context.put(standard.instance_type, instance);
+            // The parser of a clone can read the port. Egress can read it only if it is preserved.
+            if arrival.instance == Instance::IngressClone {
+                interpreter.context.put(standard.ingress_port, arrival.port.into());
+            }
+            interpreter.parse()
+        };
+        interpreter.context.put(standard.checksum_error, 0);
+        interpreter.run(interpreter.code.entry.verify, state::INGRESS);
+        let totals = &mut interpreter.state.totals;
+        totals.parser_errors = totals.parser_errors.wrapping_add(error.is_some().into());
+        let error = error.unwrap_or(interpreter.code.errors.none);
+        interpreter.context.put(standard.parser_error, error.into());
+        let failed = interpreter.context.get(standard.checksum_error) != 0;
+        totals.checksum_errors = totals.checksum_errors.wrapping_add(failed.into());
+        interpreter
     }
 
     fn decide<S: Shell>(&mut self, context: &mut Context, shell: &mut S) -> Decision {
@@ -239,14 +246,18 @@ impl Engine {
         departure: &Departure,
         shell: &mut S,
     ) -> Emission {
-        self.begin_egress(context, departure);
+        self.state.now_us = self.state.now_us.max(departure.now_us);
+        context.headers.clear();
+        context.drop_reason = None;
+        self.state.set_arguments(departure_metadata(departure, context.length));
         let code = &self.code;
         let mut interpreter = Interpreter::new(code, &mut self.state, context, packet, shell);
-        interpreter.run(code.entry.egress, state::EGRESS);
+        interpreter.run_both(code.preludes.egress, code.entry.egress, state::EGRESS);
+        let (context, state) = (&mut *interpreter.context, &mut *interpreter.state);
         let pending = core::mem::take(&mut context.pending);
-        let totals = &mut self.state.totals;
+        let totals = &mut state.totals;
         totals.egress = totals.egress.wrapping_add(1);
-        let clone = pending.clone.filter(|(session, _)| self.state.sessions.contains_key(session));
+        let clone = pending.clone.filter(|(session, _)| state.sessions.contains_key(session));
         if let Some((_, list)) = clone {
             context::keep(code, &context.phv, list, &mut context.clone_fields);
             context.saved.clone_from(&context.phv);
@@ -260,13 +271,11 @@ impl Engine {
             truncate_bytes: context.truncate,
         };
         if context.get(code.standard.egress_spec) == DROP_PORT {
-            self.state.count_drop(context.drop_reason.unwrap_or(state::EGRESS));
+            state.count_drop(context.drop_reason.unwrap_or(state::EGRESS));
             return emission;
         }
-        let mut interpreter = Interpreter::new(code, &mut self.state, context, packet, shell);
-        interpreter.run(code.entry.update, state::EGRESS);
-        interpreter.run(code.entry.deparser, state::EGRESS);
-        let totals = &mut self.state.totals;
+        interpreter.deparse();
+        let (context, totals) = (&mut *interpreter.context, &mut interpreter.state.totals);
         match pending.recirculate {
             Some(list) => {
                 context::keep(code, &context.phv, list, &mut context.resubmit_fields);
@@ -279,22 +288,19 @@ impl Engine {
         emission.truncate_bytes = context.truncate;
         emission
     }
+}
 
-    /// Sets the metadata of egress.
-    fn begin_egress(&mut self, context: &mut Context, departure: &Departure) {
-        let standard = self.code.standard;
-        self.state.now_us = self.state.now_us.max(departure.now_us);
-        context.headers.clear();
-        context.drop_reason = None;
-        context.put(standard.egress_global_timestamp, departure.now_us);
-        context.put(standard.enq_timestamp, departure.enqueued_us);
-        context.put(standard.enq_qdepth, departure.enqueued_depth.into());
-        context.put(standard.deq_timedelta, departure.now_us.saturating_sub(departure.enqueued_us));
-        context.put(standard.deq_qdepth, departure.dequeued_depth.into());
-        context.put(standard.qid, context.get(standard.priority));
-        context.put(standard.egress_port, departure.port.into());
+/// The arguments of the prelude of egress.
+fn departure_metadata(departure: &Departure, length: u32) -> [u64; METADATA_ARGUMENTS] {
+    [
+        departure.now_us,
+        departure.enqueued_us,
+        departure.enqueued_depth.into(),
+        departure.now_us.saturating_sub(departure.enqueued_us),
+        departure.dequeued_depth.into(),
+        departure.port.into(),
         // As in BMv2, any value other than the drop port.
-        context.put(standard.egress_spec, DROP_PORT + 1);
-        context.put(standard.packet_length, context.length.into());
-    }
+        DROP_PORT + 1,
+        length.into(),
+    ]
 }

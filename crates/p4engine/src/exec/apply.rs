@@ -44,9 +44,13 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         };
         let Some(call) = call else { return table.next(None, found.is_some()) };
         let position = table.position(call.action);
-        self.returning.pc = table.next(Some(position), found.is_some());
-        self.returning.reason = table.first_drop_reason + position as u32;
+        let (pc, reason) =
+            (table.next(Some(position), found.is_some()), table.first_drop_reason + position as u32);
+        (self.frame.returning.pc, self.frame.returning.reason) = (pc, reason);
         call.arguments.pass(&mut state.arguments);
+        if let Some(native) = &self.code.native {
+            native.remember(&mut state.lines, table, &state.keys, call, (pc, reason));
+        }
         call.begin
     }
 }

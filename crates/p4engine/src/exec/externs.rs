@@ -83,13 +83,13 @@ impl<S: Shell> Interpreter<'_, S> {
                 let bytes = u32::try_from(self.number(bytes)).unwrap_or(u32::MAX);
                 self.context.truncate = Some(self.context.truncate.map_or(bytes, |before| before.min(bytes)));
             }
-            Op::MarkToDrop => self.mark_to_drop(self.returning.reason),
+            Op::MarkToDrop => self.mark_to_drop(self.frame.returning.reason),
             Op::MarkCopyToDrop { egress_spec, mcast_grp } => {
                 self.store(egress_spec, DROP_PORT);
                 if let Some(mcast_grp) = mcast_grp {
                     self.store(mcast_grp, 0);
                 }
-                self.context.drop_reason = Some(self.returning.reason);
+                self.context.drop_reason = Some(self.frame.returning.reason);
             }
             Op::Assert { condition, message } if self.number(condition) == 0 => {
                 self.state.totals.asserts_failed = self.state.totals.asserts_failed.wrapping_add(1);

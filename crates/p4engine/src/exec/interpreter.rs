@@ -8,10 +8,11 @@ use core::mem::offset_of;
 use crate::arith::{bits, number};
 use crate::exec::context::Context;
 use crate::exec::packet::Shell;
-use crate::exec::state::{State, LOOP_LIMIT};
+use crate::exec::state::{State, EGRESS, LOOP_LIMIT};
 use crate::ir::{Op, Pc};
 use crate::lower::instructions::Instruction;
 use crate::lower::Code;
+use crate::native::Frame;
 
 /// The program counter that ends a block.
 pub(crate) const HALT: Pc = Pc::MAX;
@@ -26,7 +27,7 @@ pub(crate) struct Interpreter<'a, S> {
     pub context: &'a mut Context,
     pub packet: &'a [u8],
     pub shell: &'a mut S,
-    pub returning: Return,
+    pub frame: Frame,
     /// The error that ended the parser.
     pub error: Option<u32>,
     pub parsing: bool,
@@ -34,7 +35,7 @@ pub(crate) struct Interpreter<'a, S> {
 }
 
 /// The return of the running action, and the drop reasons of its `mark_to_drop`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Return {
     /// The instruction to which the running action returns.
@@ -71,17 +72,38 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         packet: &'a [u8],
         shell: &'a mut S,
     ) -> Interpreter<'a, S> {
-        let returning = Return { pc: HALT, reason: 0, control_reason: 0 };
+        let frame = Frame::new(code, state, context, packet);
         let (error, parsing, backward_jumps_left) = (None, false, MAX_BACKWARD_JUMPS);
-        Interpreter { code, state, context, packet, shell, returning, error, parsing, backward_jumps_left }
+        Interpreter { code, state, context, packet, shell, frame, error, parsing, backward_jumps_left }
+    }
+
+    /// Sets the metadata of a received packet, which are the first arguments, and runs the parser. Returns the error
+    /// that ended it.
+    pub fn parse_received(&mut self) -> Option<u32> {
+        self.parse_from(self.code.preludes.parser, self.code.entry.parser)
     }
 
     /// Runs the parser and returns the error that ended it.
     pub fn parse(&mut self) -> Option<u32> {
+        self.parse_from(self.code.entry.parser, HALT)
+    }
+
+    fn parse_from(&mut self, first: Pc, second: Pc) -> Option<u32> {
         self.parsing = true;
-        self.run(self.code.entry.parser, 0);
+        self.run_both(first, second, 0);
         self.parsing = false;
         self.error.take()
+    }
+
+    /// Runs the update of checksums and the deparser.
+    pub fn deparse(&mut self) {
+        let (code, reason) = (self.code, EGRESS);
+        if code.update_precedes_deparser {
+            self.run_both(code.entry.update, code.entry.deparser, reason);
+        } else {
+            self.run(code.entry.update, reason);
+            self.run(code.entry.deparser, reason);
+        }
     }
 
     /// The target of a jump, or `HALT` if there were too many backward jumps.
@@ -107,11 +129,16 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     }
 
     /// Runs a block from `begin` to its end. `reason` is the drop reason outside of tables.
+    pub fn run(&mut self, begin: Pc, reason: u32) {
+        self.run_both(begin, HALT, reason);
+    }
+
+    /// Runs two blocks. The first one has neither tables nor `Op::Exit`.
     ///
     /// This loop has the most frequent instructions, so that one indirect jump dispatches each.
-    pub fn run(&mut self, begin: Pc, reason: u32) {
+    pub fn run_both(&mut self, begin: Pc, second: Pc, reason: u32) {
         use Instruction::*;
-        self.returning = Return { pc: HALT, reason, control_reason: reason };
+        self.frame.returning = Return { pc: second, reason, control_reason: reason };
         self.backward_jumps_left = MAX_BACKWARD_JUMPS;
         let code = self.code;
         let mut pc = begin;
@@ -221,7 +248,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     /// Returns from an action to its control, or ends the block.
     #[inline(always)]
     fn end(&mut self) -> Pc {
-        let returning = &mut self.returning;
+        let returning = &mut self.frame.returning;
         returning.reason = returning.control_reason;
         core::mem::replace(&mut returning.pc, HALT)
     }

@@ -10,7 +10,9 @@ use crate::arith::bits::Place;
 use crate::control::{CloneSession, Count, Replica, SetMember, Totals};
 use crate::exec::context::Context;
 use crate::ir::{ActionCall, Program, MAX_REGISTERS};
+use crate::lower::metadata::METADATA_ARGUMENTS;
 use crate::lower::Code;
+use crate::native::cache::{Line, LINE_ARGUMENTS};
 use crate::tables::call::{Call, FEW};
 use crate::tables::key::KEY_WORDS;
 use crate::tables::meter::Meter;
@@ -130,6 +132,8 @@ pub(crate) struct State {
     /// Buffers for a key and a masked key.
     pub keys: Vec<u64>,
     pub buffer: Vec<u8>,
+    /// Cached lookups of the tables.
+    pub lines: Vec<Line>,
 }
 
 /// Allocates zeroes. Fails if they exceed the memory that is left.
@@ -199,10 +203,17 @@ impl State {
             now_us: 0,
             registers: registers(),
             wide: alloc::vec![0; usize::from(program.wide_registers) * usize::from(program.wide_limbs)],
-            arguments: alloc::vec![0; arguments.max().unwrap_or(0).max(FEW)],
+            arguments: alloc::vec![0; arguments.max().unwrap_or(0).max(FEW).max(LINE_ARGUMENTS).max(METADATA_ARGUMENTS)],
             keys: alloc::vec![0; 2 * KEY_WORDS],
             buffer: Vec::with_capacity(buffer),
+            lines: Vec::new(),
         })
+    }
+
+    /// Sets the first arguments. There is space for `METADATA_ARGUMENTS`.
+    #[inline(always)]
+    pub fn set_arguments<const N: usize>(&mut self, arguments: [u64; N]) {
+        self.arguments.first_chunk_mut().into_iter().for_each(|first| *first = arguments);
     }
 
     pub fn count_drop(&mut self, reason: u32) {

@@ -8,6 +8,7 @@ use crate::arith::bits::Place;
 use crate::ir::{Entry, FieldId, HeaderId, Op};
 use crate::lower::fused::Sequences;
 use crate::lower::instructions::Instruction;
+use crate::lower::metadata::Preludes;
 use crate::lower::operands::{Errors, Field, Hash, Header, Select, Stack, Standard};
 use crate::native::Native;
 
@@ -18,6 +19,9 @@ pub(crate) struct Code {
     /// Operands of `Instruction::Rare`.
     pub rare: Vec<Op>,
     pub entry: Entry,
+    pub preludes: Preludes,
+    /// Whether the update of checksums always reaches its end, so that the deparser can follow in the same run.
+    pub update_precedes_deparser: bool,
     pub phv_bytes: usize,
     pub headers: Vec<Header>,
     pub fields: Vec<Field>,

@@ -5,6 +5,7 @@ mod code;
 mod fused;
 mod hashes;
 pub(crate) mod instructions;
+pub(crate) mod metadata;
 pub(crate) mod operands;
 mod selects;
 mod translate;

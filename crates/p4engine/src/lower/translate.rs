@@ -8,6 +8,7 @@ use crate::ir::{self, Binary, FieldId, Op, Program, Reg, Unary};
 use crate::lower::code::Code;
 use crate::lower::fused::{fuse, Sequences};
 use crate::lower::instructions::{Comparison, Instruction};
+use crate::lower::metadata::Preludes;
 use crate::lower::operands::{errors, valid_bit, Field, Header, Stack, Standard, Varbit};
 
 impl Code {
@@ -22,6 +23,8 @@ impl Code {
             sequences: Sequences::default(),
             rare: Vec::new(),
             entry: program.entry,
+            preludes: Preludes::default(),
+            update_precedes_deparser: program.always_ends(program.entry.update),
             phv_bytes: program.phv_bytes as usize,
             headers: Vec::new(),
             fields: fields.collect(),
@@ -51,15 +54,21 @@ impl Code {
         code.stacks = program.stacks.iter().map(stack).collect();
         code.selects = program.selects.iter().map(|select| code.select(program, select)).collect();
         for op in &program.code {
-            let instruction = code.translate(op).unwrap_or_else(|| {
-                code.rare.push(*op);
-                Instruction::Rare { op: code.rare.len() as u32 - 1 }
-            });
-            code.instructions.push(instruction);
+            code.add(op);
         }
+        code.add_preludes(program);
         code.sequences = fuse(&mut code.instructions, &code.headers);
         code.standard = code.standard(&program.standard);
         code
+    }
+
+    /// Appends an instruction.
+    pub(super) fn add(&mut self, op: &Op) {
+        let instruction = self.translate(op).unwrap_or_else(|| {
+            self.rare.push(*op);
+            Instruction::Rare { op: self.rare.len() as u32 - 1 }
+        });
+        self.instructions.push(instruction);
     }
 
     fn header(&self, header: &ir::Header) -> Header {
@@ -177,19 +186,11 @@ impl Code {
         Standard {
             ingress_port: place(standard.ingress_port),
             egress_spec: place(standard.egress_spec),
-            egress_port: place(standard.egress_port),
             instance_type: place(standard.instance_type),
             packet_length: place(standard.packet_length),
-            enq_timestamp: place(standard.enq_timestamp),
-            enq_qdepth: place(standard.enq_qdepth),
-            deq_timedelta: place(standard.deq_timedelta),
-            deq_qdepth: place(standard.deq_qdepth),
-            ingress_global_timestamp: place(standard.ingress_global_timestamp),
-            egress_global_timestamp: place(standard.egress_global_timestamp),
             mcast_grp: place(standard.mcast_grp),
             egress_rid: place(standard.egress_rid),
             priority: place(standard.priority),
-            qid: place(standard.qid),
             parser_error: place(standard.parser_error),
             checksum_error: place(standard.checksum_error),
         }

@@ -245,6 +245,11 @@ impl Assembler {
         self.memory(true, &[0x0f, 0xaf], to.0, from);
     }
 
+    /// Multiplies and keeps the lower 64 bits.
+    pub fn multiply_registers(&mut self, to: Register, from: Register) {
+        self.registers(true, &[0x0f, 0xaf], to.0, from);
+    }
+
     /// Multiplies RAX, unsigned. The result of 128 bits is in RDX and RAX.
     pub fn multiply_wide(&mut self, from: Memory) {
         self.memory(true, &[0xf7], 4, from);

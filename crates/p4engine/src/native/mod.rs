@@ -2,7 +2,7 @@
 //! Translation of a program's instructions to x86-64 machine code.
 //!
 //! The translation consists of straight code for the frequent instructions: fields, arithmetic, jumps, extraction,
-//! selects, emission. At any other instruction, and wherever an instruction would end the parser, jump backward or
+//! selects, emission, cached table lookups. At any other instruction, and wherever an instruction would end the parser, jump backward or
 //! exceed a buffer, the code returns the number of that instruction. The interpreter runs it and enters the code again.
 //! So the code calls no function, and both have the same results: tests/native.rs compares them.
 //!
@@ -10,6 +10,7 @@
 //! executable memory. On other processors there is no translation.
 
 mod assembler;
+pub(crate) mod cache;
 mod parser;
 mod translate;
 
@@ -19,26 +20,31 @@ use core::any::Any;
 use core::mem::offset_of;
 
 use crate::arith::bits::PADDING;
-use crate::exec::interpreter::{Interpreter, Return};
+use crate::exec::context::Context;
+use crate::exec::interpreter::{Interpreter, Return, RETURN_CONTROL_REASON, RETURN_PC, RETURN_REASON};
 use crate::exec::packet::Shell;
+use crate::exec::state::State;
 use crate::ir::{Pc, MAX_REGISTERS};
 use crate::lower::Code;
+use crate::native::cache::Line;
 
-/// The memory that machine code accesses.
+/// The memory that machine code accesses. The interpreter of a packet's blocks has one.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Frame {
+    pub(crate) returning: Return,
     phv: *mut u8,
     numbers: *mut i128,
-    arguments: *const u64,
+    arguments: *mut u64,
     packet: *const u8,
     packet_bytes: usize,
     parsed: *mut u32,
     headers: *mut u8,
     headers_used: *mut usize,
     max_headers: usize,
-    returning: *mut Return,
+    lines: *const Line,
     offsets: *const u32,
+    /// The code's beginning. 0: the interpreter runs all instructions.
     code: usize,
 }
 
@@ -52,7 +58,10 @@ const FRAME_PARSED: i32 = offset_of!(Frame, parsed) as i32;
 const FRAME_HEADERS: i32 = offset_of!(Frame, headers) as i32;
 const FRAME_HEADERS_USED: i32 = offset_of!(Frame, headers_used) as i32;
 const FRAME_MAX_HEADERS: i32 = offset_of!(Frame, max_headers) as i32;
-const FRAME_RETURNING: i32 = offset_of!(Frame, returning) as i32;
+const FRAME_RETURN_PC: i32 = offset_of!(Frame, returning) as i32 + RETURN_PC;
+const FRAME_RETURN_REASON: i32 = offset_of!(Frame, returning) as i32 + RETURN_REASON;
+const FRAME_CONTROL_REASON: i32 = offset_of!(Frame, returning) as i32 + RETURN_CONTROL_REASON;
+const FRAME_LINES: i32 = offset_of!(Frame, lines) as i32;
 const FRAME_OFFSETS: i32 = offset_of!(Frame, offsets) as i32;
 const FRAME_CODE: i32 = offset_of!(Frame, code) as i32;
 
@@ -87,15 +96,42 @@ impl Native {
     /// Translates a program. `place` copies machine code to executable memory; it returns None if there is none.
     pub fn new(
         code: &Code,
-        arguments: usize,
+        state: &mut State,
         place: impl FnOnce(&[u8]) -> Option<Executable>,
     ) -> Option<Native> {
         if !cfg!(target_arch = "x86_64") {
             return None;
         }
         let phv_bytes = code.phv_bytes + PADDING;
-        let (bytes, offsets, translated) = translate::translate(code, phv_bytes, arguments);
+        state.allocate_lines();
+        let (bytes, offsets, translated) = translate::translate(code, phv_bytes, state);
         Some(Native { executable: place(&bytes)?, offsets, translated, phv_bytes })
+    }
+}
+
+impl Frame {
+    /// A frame for a packet. Its pointers stay valid because none of these buffers grows or moves while an interpreter
+    /// runs.
+    #[inline(always)]
+    pub(crate) fn new(code: &Code, state: &mut State, context: &mut Context, packet: &[u8]) -> Frame {
+        // A context of another engine has no place for this program's fields.
+        let native = code.native.as_ref().filter(|native| context.phv.len() == native.phv_bytes);
+        let (headers, headers_used) = context.headers.parts();
+        Frame {
+            returning: Return::default(),
+            phv: context.phv.as_mut_ptr(),
+            numbers: state.registers.as_mut_ptr(),
+            arguments: state.arguments.as_mut_ptr(),
+            packet: packet.as_ptr(),
+            packet_bytes: packet.len(),
+            parsed: &mut context.parsed,
+            headers: headers.as_mut_ptr(),
+            max_headers: headers.len(),
+            headers_used,
+            lines: state.lines.as_ptr(),
+            offsets: native.map_or(core::ptr::null(), |native| native.offsets.as_ptr()),
+            code: native.map_or(0, |native| native.executable.enter as usize),
+        }
     }
 }
 
@@ -103,30 +139,12 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     /// Runs machine code from an instruction on. Returns the instruction that the interpreter runs next.
     #[inline(always)]
     pub(crate) fn run_native(&mut self, pc: Pc) -> Pc {
-        let Some(native) = &self.code.native else { return pc };
-        let context = &mut *self.context;
-        // A context of another engine has no place for this program's fields.
-        if native.translated.get(pc as usize) != Some(&true) || context.phv.len() != native.phv_bytes {
+        let Some(native) = self.code.native.as_ref().filter(|_| self.frame.code != 0) else { return pc };
+        if native.translated.get(pc as usize) != Some(&true) {
             return pc;
         }
-        let (headers, headers_used) = context.headers.parts();
-        let code = native.executable.enter as usize;
-        let mut frame = Frame {
-            phv: context.phv.as_mut_ptr(),
-            numbers: self.state.registers.as_mut_ptr(),
-            arguments: self.state.arguments.as_ptr(),
-            packet: self.packet.as_ptr(),
-            packet_bytes: self.packet.len(),
-            parsed: &mut context.parsed,
-            headers: headers.as_mut_ptr(),
-            max_headers: headers.len(),
-            headers_used,
-            returning: &mut self.returning,
-            offsets: native.offsets.as_ptr(),
-            code,
-        };
-        let instruction = code + native.offsets.get(pc as usize).copied().unwrap_or(0) as usize;
-        (native.executable.enter)(&mut frame, instruction) as Pc
+        let instruction = self.frame.code + native.offsets.get(pc as usize).copied().unwrap_or(0) as usize;
+        (native.executable.enter)(&mut self.frame, instruction) as Pc
     }
 }
 

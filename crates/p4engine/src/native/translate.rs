@@ -6,7 +6,8 @@
 use alloc::vec::Vec;
 
 use crate::arith::bits::{ones, Place, Window};
-use crate::exec::interpreter::{low_bits, HALT, RETURN_CONTROL_REASON, RETURN_PC, RETURN_REASON};
+use crate::exec::interpreter::{low_bits, HALT};
+use crate::exec::state::State;
 use crate::ir::{HashKind, Pc, Reg, MAX_REGISTERS};
 use crate::lower::instructions::{Comparison, Instruction};
 use crate::lower::operands::HashPart;
@@ -16,13 +17,16 @@ use crate::native::assembler::{
     RDX, RSI,
 };
 use crate::native::{
-    FRAME_ARGUMENTS, FRAME_CODE, FRAME_NUMBERS, FRAME_OFFSETS, FRAME_PACKET, FRAME_PHV, FRAME_RETURNING,
+    FRAME_ARGUMENTS, FRAME_CODE, FRAME_CONTROL_REASON, FRAME_NUMBERS, FRAME_OFFSETS, FRAME_PACKET, FRAME_PHV,
+    FRAME_RETURN_PC, FRAME_RETURN_REASON,
 };
+use crate::tables::Table;
 
 /// Translates a program to machine code. Returns it, the offset of each instruction's code, and whether that
 /// code is more than a return to the interpreter.
-pub(super) fn translate(code: &Code, phv_bytes: usize, arguments: usize) -> (Vec<u8>, Vec<u32>, Vec<bool>) {
-    let mut translator = Translator { code, asm: Assembler::default(), phv_bytes, arguments };
+pub(super) fn translate(code: &Code, phv_bytes: usize, state: &State) -> (Vec<u8>, Vec<u32>, Vec<bool>) {
+    let (asm, arguments) = (Assembler::default(), state.arguments.len());
+    let mut translator = Translator { code, tables: &state.tables, asm, phv_bytes, arguments };
     translator.begin();
     let (mut offsets, mut translations) = (Vec::new(), Vec::new());
     for (pc, instruction) in code.instructions.iter().enumerate() {
@@ -42,6 +46,7 @@ pub(super) fn translate(code: &Code, phv_bytes: usize, arguments: usize) -> (Vec
 
 pub(super) struct Translator<'a> {
     pub code: &'a Code,
+    pub tables: &'a [Table],
     pub asm: Assembler,
     pub phv_bytes: usize,
     arguments: usize,
@@ -385,6 +390,7 @@ impl<'a> Translator<'a> {
                 self.asm.jump_if(Condition::Equal, Label::Exit(pc));
             }
             End => self.end(),
+            Apply { table } => self.apply(pc, table)?,
             Checksum { to, hash } => self.checksum(to, hash)?,
             Extract { header } => self.extract(pc, header)?,
             Select { select } => self.select(pc, select)?,
@@ -410,12 +416,11 @@ impl<'a> Translator<'a> {
     /// Returns from an action to its control, or to the interpreter at the end of a block.
     fn end(&mut self) {
         let asm = &mut self.asm;
-        asm.load64(RDI, Memory::new(FRAME, FRAME_RETURNING));
-        asm.load32(RAX, Memory::new(RDI, RETURN_PC));
-        asm.load32(RCX, Memory::new(RDI, RETURN_CONTROL_REASON));
-        asm.store32(Memory::new(RDI, RETURN_REASON), RCX);
+        asm.load32(RAX, Memory::new(FRAME, FRAME_RETURN_PC));
+        asm.load32(RCX, Memory::new(FRAME, FRAME_CONTROL_REASON));
+        asm.store32(Memory::new(FRAME, FRAME_RETURN_REASON), RCX);
         asm.set(RCX, HALT.into());
-        asm.store32(Memory::new(RDI, RETURN_PC), RCX);
+        asm.store32(Memory::new(FRAME, FRAME_RETURN_PC), RCX);
         // HALT, too, is past the end.
         let inside = asm.local();
         asm.alu_constant(Alu::Compare, RAX, self.code.instructions.len() as i32);
@@ -546,9 +551,12 @@ impl<'a> Translator<'a> {
         match instruction {
             StoreArguments { count, to, first } => {
                 let first = first as usize;
-                for (argument, place) in sequences.arguments.get(first..first + usize::from(count))? {
+                let stores = sequences.arguments.get(first..first + usize::from(count))?;
+                for (index, (argument, place)) in stores.iter().enumerate() {
                     self.load_argument(*argument)?;
-                    self.set_unsigned(to);
+                    if index + 1 == stores.len() {
+                        self.set_unsigned(to);
+                    }
                     self.store(*place)?;
                 }
                 self.asm.jump(Label::Instruction(pc + 2 * Pc::from(count)));

@@ -28,6 +28,18 @@ pub(crate) enum Arguments {
 pub(crate) const FEW: usize = 2;
 
 impl Arguments {
+    /// The arguments, if they are no more than `N`.
+    #[inline(always)]
+    pub fn few<const N: usize>(&self) -> Option<[u64; N]> {
+        let numbers = match self {
+            Arguments::Few(few) => few.as_slice(),
+            Arguments::Many(many) => many,
+        };
+        let mut few = [0; N];
+        few.get_mut(..numbers.len())?.copy_from_slice(numbers);
+        Some(few)
+    }
+
     /// Copies the arguments to the running action's. `to` has space for those of any action, and for `FEW`.
     #[inline(always)]
     pub fn pass(&self, to: &mut [u64]) {

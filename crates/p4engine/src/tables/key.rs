@@ -20,13 +20,13 @@ pub(crate) const KEY_WORDS: usize = 128;
 
 /// Bits of the PHV that belong to one word of the key.
 #[derive(Debug, Clone, Copy)]
-struct Fragment {
-    place: Place,
-    mask: u64,
-    word: u16,
-    shift: u8,
+pub(crate) struct Fragment {
+    pub place: Place,
+    pub mask: u64,
+    pub word: u16,
+    pub shift: u8,
     /// A field of an invalid header is read as 0, as in BMv2 (`MatchKeyBuilder`).
-    valid: Option<Validity>,
+    pub valid: Option<Validity>,
 }
 
 impl Fragment {
@@ -53,7 +53,7 @@ struct KeyField {
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     fields: Vec<KeyField>,
-    fragments: Vec<Fragment>,
+    pub fragments: Vec<Fragment>,
     pub words: usize,
     /// The word at which the field of the longest prefix match begins.
     pub prefix_word: usize,

@@ -82,6 +82,8 @@ pub(crate) struct Table {
     pub first_drop_reason: u32,
     /// The entry that matched last.
     pub last: Option<u32>,
+    /// The first line of the table in `State::lines`. None: machine code does not look up the table.
+    pub lines: Option<u32>,
 }
 
 impl Table {
@@ -119,6 +121,7 @@ impl Table {
             meter: table.meter,
             first_drop_reason,
             last: None,
+            lines: None,
         }
     }
 

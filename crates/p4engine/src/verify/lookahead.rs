@@ -55,6 +55,12 @@ impl Program {
         u32::try_from(parsed + ahead.div_ceil(8)).ok()
     }
 
+    /// Whether a block always reaches an `Op::End` of its own.
+    pub(crate) fn always_ends(&self, begin: Pc) -> bool {
+        let ends = |pc: &Pc| !matches!(self.code.get(*pc as usize), Some(Op::Apply { .. } | Op::Exit) | None);
+        self.reachable(vec![begin]).iter().all(ends)
+    }
+
     /// These instructions and all that can follow them.
     fn reachable(&self, mut open: Vec<Pc>) -> Vec<Pc> {
         let (mut seen, mut found) = (vec![false; self.code.len()], Vec::new());
