@@ -17,16 +17,19 @@ const HEADER_BYTES: usize = 35;
 /// The first field of the header, after the standard metadata.
 const FIELDS: FieldId = 19;
 
-/// The states and outputs of an engine for packets.
-fn results(engine: &mut Engine, packets: &[Vec<u8>]) -> Vec<String> {
+/// The states and outputs of an engine for packets. The engine gets as many bytes of each at first.
+fn results(engine: &mut Engine, packets: &[Vec<u8>], bytes: usize) -> Vec<String> {
     let (mut context, mut recorder) = (engine.context(), Recorder::default());
     let mut results = Vec::new();
     for packet in packets {
-        let decision = engine.ingress(&mut context, packet, &arrival(3, packet.len(), 9), &mut recorder);
+        let first = &packet[..bytes.min(packet.len())];
+        recorder.whole = (first.len() < packet.len()).then(|| packet.clone().leak() as &[u8]);
+        let decision = engine.ingress(&mut context, first, &arrival(3, packet.len(), 9), &mut recorder);
         results.push(format!("{decision:?} {context:?}"));
         let emission = engine.egress(&mut context, packet, &departure(1, 10), &mut recorder);
         results.push(format!("{emission:?} {context:?} {:?}", engine.control(&Request::Totals)));
     }
+    results.push(format!("{:?}", engine.control(&Request::ReadCounter { counter: 0, from: 0, count: 3 })));
     results
 }
 
@@ -38,7 +41,18 @@ fn compare(program: &Program, requests: &[Request], packets: &[Vec<u8>]) -> Resu
     for request in requests {
         prop_assert_eq!(interpreted.control(request), translated.control(request));
     }
-    prop_assert_eq!(results(&mut interpreted, packets), results(&mut translated, packets));
+    let expected = results(&mut interpreted, packets, usize::MAX);
+    prop_assert_eq!(&expected, &results(&mut translated, packets, usize::MAX));
+    for bytes in [0, 3, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1] {
+        for translated in [false, true] {
+            let mut engine = Engine::load(program.clone()).unwrap();
+            if translated {
+                qbed_p4native::translate(&mut engine);
+            }
+            requests.iter().for_each(|request| drop(engine.control(request)));
+            prop_assert_eq!(&expected, &results(&mut engine, packets, bytes), "{} bytes at first", bytes);
+        }
+    }
     Ok(())
 }
 
@@ -146,6 +160,7 @@ fn arithmetic() -> impl Strategy<Value = Vec<Op>> {
         (register(), register()).prop_map(|(to, from)| Op::Unary { op: Unary::Invert, to, from }),
         (register(), register(), 1..128u16).prop_map(|(to, from, bits)| Op::Cut { to, from, bits }),
         (register(), 0..2u16).prop_map(|(to, hash)| Op::Checksum { to, hash }),
+        register().prop_map(|index| Op::Count { counter: 0, index }),
         two,
         binary_with(),
         shift,
@@ -248,6 +263,7 @@ fn program(parser: &Parser, ingress: Vec<Vec<Op>>, action: Vec<Vec<Op>>) -> (Pro
     let (next, _) = build.header("next", &[8, 24]);
     let (options, _) = build.varbit_header("options", &[8, 64], 1);
     let (_, seen) = build.metadata("meta", &[64; 2 * REGISTERS as usize]);
+    build.program.counters.push(Counter { name: "c".into(), table: None, size: 3 });
     build.hash(HashKind::Csum16, vec![HashInput::Header(head)]);
     build.hash(HashKind::Csum16, vec![HashInput::Header(next), HashInput::Field(seen)]);
     add_parser(&mut build, parser, [head, next, options]);

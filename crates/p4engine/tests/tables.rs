@@ -120,6 +120,13 @@ impl Model {
     }
 }
 
+/// Translates the program where machine code runs.
+fn translate(engine: &mut Engine) {
+    if !cfg!(miri) {
+        qbed_p4native::translate(engine);
+    }
+}
+
 fn look_up(engine: &mut Engine, context: &mut Context, key: [u128; 3]) -> Option<u16> {
     let packed = key[0] << 88 | key[1] << 76 | key[2] << 2;
     let packet = &packed.to_be_bytes()[4..];
@@ -210,10 +217,15 @@ proptest! {
     #[test]
     fn a_table_finds_what_a_list_finds(
         kinds in kinds(),
+        translated in any::<bool>(),
         steps in steps(),
         keys in prop::collection::vec([value(), value(), value()], 10),
     ) {
         let (mut engine, mut model) = (engine(kinds), Model::default());
+        // Machine code repeats the lookups of keys that were looked up before.
+        if translated {
+            translate(&mut engine);
+        }
         let mut context = engine.context();
         for step in steps {
             apply_step(&mut engine, &mut model, kinds, step)?;
@@ -263,12 +275,34 @@ fn port_of(
     );
     let entry = Entry { matches: entry.to_vec(), priority, target, idle_us: 0 };
     assert_eq!(engine.control(&Request::Insert { table, entry }), Answer::Done);
+    translate(&mut engine);
     let mut context = engine.context();
     let packet = [7, 0, 0, 0, 0, 0, 0, 0, 0, 4];
-    match engine.ingress(&mut context, &packet, &arrival(0, 10, 0), &mut Recorder::default()).forward {
+    let mut port = || match engine
+        .ingress(&mut context, &packet, &arrival(0, 10, 0), &mut Recorder::default())
+        .forward
+    {
         Forward::Unicast { port, .. } => Some(port),
         _ => None,
+    };
+    let first = port();
+    assert_eq!(port(), first, "the lookup is repeated");
+    first
+}
+
+/// A new default action runs for a key that was looked up before.
+#[test]
+fn a_lookup_follows_the_default_action() {
+    let mut engine = engine([MatchKind::Exact; 3]);
+    translate(&mut engine);
+    let mut context = engine.context();
+    for port in [3u16, 4] {
+        let target = Target::Call(ActionCall { action: 1, arguments: vec![port.to_be_bytes().to_vec()] });
+        assert_eq!(engine.control(&Request::SetDefault { table: 0, target }), Answer::Done);
+        assert_eq!([(); 3].map(|()| look_up(&mut engine, &mut context, [1, 2, 3])), [Some(port); 3]);
     }
+    assert_eq!(engine.control(&Request::ResetDefault { table: 0 }), Answer::Done);
+    assert_eq!(look_up(&mut engine, &mut context, [1, 2, 3]), None);
 }
 
 /// BMv2 also matches zeros for fields of an invalid header. Metadata and validity bits are matched with their values.

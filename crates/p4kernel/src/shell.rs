@@ -4,6 +4,7 @@
 use alloc::string::String;
 use core::ffi::c_void;
 use core::fmt::Write;
+use core::slice;
 
 use qbed_p4engine::packet::Shell;
 
@@ -14,6 +15,7 @@ const FAILED: u32 = 3;
 
 extern "C" {
     fn qp4_random_u32() -> u32;
+    fn qp4_extend(owner: *mut c_void, length: *mut usize) -> *const u8;
     fn qp4_event(owner: *mut c_void, kind: u32, id: u32, bytes: *const u8, length: usize);
 }
 
@@ -62,5 +64,17 @@ impl Shell for Owner {
 
     fn failed(&mut self, message: &str) {
         self.send_event(FAILED, 0, message.as_bytes());
+    }
+
+    fn extend<'a>(&mut self, packet: &'a [u8]) -> &'a [u8] {
+        let mut length = packet.len();
+        // SAFETY: the owner is an argument of qp4_engine_load. C code returns `length` bytes, or NULL. They stay
+        // unchanged until the function that got `packet` returns.
+        let bytes = unsafe { qp4_extend(self.0, &mut length) };
+        if bytes.is_null() {
+            return packet;
+        }
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts(bytes, length) }
     }
 }

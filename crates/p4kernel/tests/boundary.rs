@@ -4,6 +4,7 @@
 #[path = "../../p4engine/tests/build/mod.rs"]
 mod build;
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::{ptr, slice};
 
@@ -11,6 +12,11 @@ use build::{entry_of_everything, everything};
 use qbed_p4engine::control::{Answer, CloneSession, Replica, Request};
 use qbed_p4engine::Context;
 use qbed_p4kernel::*;
+
+thread_local! {
+    /// The bytes that qp4_extend returns.
+    static EXTENDED: Cell<&'static [u8]> = const { Cell::new(&[]) };
+}
 
 const EMPTY: Bytes = Bytes { data: ptr::null_mut(), length: 0, capacity: 0 };
 
@@ -28,6 +34,20 @@ unsafe extern "C" fn qp4_event(owner: *mut c_void, _: u32, _: u32, bytes: *const
     // SAFETY: the owner is `event_bytes` of the test, which outlives the engine; the bytes are valid by the contract of
     // core.h.
     unsafe { *owner.cast::<usize>() += slice::from_raw_parts(bytes, length).len() };
+}
+
+/// # Safety
+/// The contract of core.h applies.
+#[no_mangle]
+unsafe extern "C" fn qp4_extend(_: *mut c_void, length: *mut usize) -> *const u8 {
+    let more = EXTENDED.get();
+    // SAFETY: by the contract of core.h.
+    unsafe { *length = more.len() };
+    if more.is_empty() {
+        ptr::null()
+    } else {
+        more.as_ptr()
+    }
 }
 
 /// Copies and frees bytes of the engine.
@@ -126,4 +146,31 @@ fn a_packet_and_its_copies() {
         qp4_engine_free(engine);
     }
     assert!(event_bytes > 0, "the program logs and sends digests");
+}
+
+#[test]
+fn the_parser_gets_more_of_a_packet() {
+    static PACKET: [u8; 64] = [1; 64];
+    let image = postcard::to_allocvec(&everything()).unwrap();
+    let (mut event_bytes, mut error) = (0usize, EMPTY);
+    // SAFETY: by the contract of core.h; the context and the engine are freed once.
+    unsafe {
+        let owner = (&raw mut event_bytes).cast();
+        let engine = qp4_engine_load(image.as_ptr(), image.len(), owner, &raw mut error);
+        let context = qp4_context_new(engine);
+        let parsed = |bytes: usize, more: &'static [u8]| {
+            EXTENDED.set(more);
+            let (arrival, mut decision) =
+                (CArrival { now_us: 5, length: 64, port: 1, instance: 0 }, CDecision::default());
+            let (packet, arrival) = (PACKET.as_ptr(), &raw const arrival);
+            qp4_engine_ingress(engine, context, packet, bytes, arrival, ptr::null(), &raw mut decision);
+            qp4_context_parsed(context)
+        };
+        let whole = parsed(64, &[]);
+        assert!(whole > 1);
+        assert_eq!(parsed(1, &PACKET), whole);
+        assert!(parsed(1, &[]) < whole);
+        qp4_context_free(context);
+        qp4_engine_free(engine);
+    }
 }

@@ -87,6 +87,10 @@ void qp4_context_free(struct qp4_context *context);
 u32 qp4_context_parsed(const struct qp4_context *context);	/* number of parsed bytes */
 void qp4_bytes_free(struct qp4_bytes *bytes);
 
+/*
+ * @packet: the first bytes of a packet; the parser gets more by qp4_extend(). A
+ * program without qp4_engine_lookahead_bytes() needs all.
+ */
 /* @from: context that resubmitted or recirculated the packet; NULL: received */
 void qp4_engine_ingress(struct qp4_engine *engine, struct qp4_context *context, const u8 *packet,
 			size_t length, const struct qp4_arrival *arrival,
@@ -116,7 +120,7 @@ bool qp4_engine_session(const struct qp4_engine *engine, u16 session, u32 index,
 bool qp4_engine_control(struct qp4_engine *engine, const u8 *request, size_t length,
 			struct qp4_bytes *answer);
 
-/* Functions that the engine imports: memory.c, events.c */
+/* Functions that the engine imports: memory.c, events.c, ingress.c */
 void *qp4_allocate(size_t size, size_t align);
 void qp4_deallocate(void *memory);
 void *qp4_allocate_code(size_t size);
@@ -124,6 +128,8 @@ void qp4_free_code(void *memory);
 void __noreturn qp4_panicked(const char *message, size_t length);
 u32 qp4_random_u32(void);
 void qp4_event(void *owner, u32 kind, u32 id, const u8 *bytes, size_t length);
+/* More of the packet that is parsed, valid until the call of the engine returns. NULL: there is no more. */
+const u8 *qp4_extend(void *owner, size_t *length);
 
 /* 128-bit division helpers (no libgcc in the kernel) */
 __int128_t __divti3(__int128_t value, __int128_t divisor);

@@ -7,19 +7,22 @@
 #include "qp4.h"
 
 /*
- * The leading bytes of a packet that the program may access. Payload stays in
- * page fragments, as in Linux's IP forwarding, so that receivers account the
- * same memory (skb->truesize) with both.
+ * The engine parses the linear head of a packet. If the parser needs more, it
+ * gets the leading bytes that the program may access. Payload stays in page
+ * fragments, as in Linux's IP forwarding, so that receivers account the same
+ * memory (skb->truesize) with both.
  */
-static struct qp4_front qp4_front(const struct qp4_pipeline *pipeline, const struct sk_buff *skb)
+const u8 *qp4_extend(void *owner, size_t *length)
 {
 	static u8 copied[QP4_MAX_FRONT];
-	u32 length = min(pipeline->reach, skb->len);
+	const struct qp4_switch *sw = owner;
+	const struct sk_buff *skb = sw->parsed;
+	u32 bytes = min(sw->pipeline->reach, skb->len);
 
-	if (likely(skb_headlen(skb) >= length))
-		return (struct qp4_front) { skb->data, skb_headlen(skb) };
-	skb_copy_bits(skb, 0, copied, length);
-	return (struct qp4_front) { copied, length };
+	if (bytes <= *length || bytes > sizeof(copied) || skb_copy_bits(skb, 0, copied, bytes))
+		return NULL;
+	*length = bytes;
+	return copied;
 }
 
 /*
@@ -59,7 +62,6 @@ static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_metadata *
 	};
 	struct qp4_engine *engine = from->pipeline->engine;
 	struct qp4_metadata *meta = qp4_metadata_new(from->pipeline, from->ingress_port), *copied;
-	struct qp4_front front = qp4_front(from->pipeline, skb);
 	struct qp4_replica replica;
 	struct sk_buff *copy;
 	u32 truncate_bytes, i;
@@ -68,7 +70,8 @@ static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_metadata *
 		sw->counters.no_memory++;
 		return;
 	}
-	qp4_engine_parse_clone(engine, meta->context, front.bytes, front.length, &arrival,
+	sw->parsed = skb;
+	qp4_engine_parse_clone(engine, meta->context, skb->data, skb_headlen(skb), &arrival,
 			       from->context);
 	for (i = 0; qp4_engine_session(engine, session, i, &replica, &truncate_bytes); i++) {
 		copy = qp4_clone_one(sw, skb, meta, &replica, QP4_INGRESS_CLONE, truncate_bytes,
@@ -94,9 +97,9 @@ static void qp4_decide(struct qp4_switch *sw, struct qp4_metadata *meta, struct 
 	};
 	/* metadata of another program is ignored */
 	bool known = previous && previous->pipeline == meta->pipeline;
-	struct qp4_front front = qp4_front(meta->pipeline, skb);
 
-	qp4_engine_ingress(meta->pipeline->engine, meta->context, front.bytes, front.length,
+	sw->parsed = skb;
+	qp4_engine_ingress(meta->pipeline->engine, meta->context, skb->data, skb_headlen(skb),
 			   &arrival, known ? previous->context : NULL, decision);
 	if (previous)
 		qp4_metadata_free(previous);

@@ -82,8 +82,10 @@ void qp4_metadata_free(struct qp4_metadata *meta)
 {
 	struct qp4_pipeline *pipeline = meta->pipeline;
 
-	kfree(meta->tail);
-	meta->tail = NULL;
+	if (unlikely(meta->tail)) {
+		kfree(meta->tail);
+		meta->tail = NULL;
+	}
 	if (likely(pipeline->free_metadata_count < QP4_MAX_FREE)) {
 		pipeline->free_metadata[pipeline->free_metadata_count++] = meta;
 	} else {
@@ -156,7 +158,7 @@ struct qp4_metadata *qp4_metadata_take(struct sk_buff *skb)
 		if (held) {
 			*held = false;
 			shared->held = NULL;
-			rcuref_put(&dst->__rcuref);
+			WARN_ON_ONCE(rcuref_put(&dst->__rcuref));
 		}
 		skb->_skb_refdst = 0;
 		return shared;

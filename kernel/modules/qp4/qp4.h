@@ -45,15 +45,6 @@ struct qp4_pipeline {
 };
 
 /*
- * Leading bytes of a packet as passed to the engine; valid until the next call
- * of qp4_front().
- */
-struct qp4_front {
-	const u8 *bytes;
-	u32 length;
-};
-
-/*
  * Metadata of a packet between ingress and egress. It is the packet's dst, so
  * it is released when the packet is dropped.
  */
@@ -88,6 +79,7 @@ struct qp4_switch {
 	struct qp4_pipeline *pipeline;	/* NULL: no program */
 	struct qp4_port *ports[QP4_MOST_PORTS];
 	struct qp4_counters counters;
+	const struct sk_buff *parsed;	/* by the engine, for qp4_extend() */
 
 	/* packets created by egress, processed after the port's queue run */
 	struct sk_buff_head deferred;

@@ -212,6 +212,7 @@ pub struct EntryState {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(C)]
 pub struct Count {
     pub packets: u64,
     pub bytes: u64,

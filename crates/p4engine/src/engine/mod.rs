@@ -74,7 +74,8 @@ impl Engine {
         &self.program
     }
 
-    /// Upper bound on the first bytes of a packet that the engine accesses. None: the engine needs the whole packet.
+    /// Upper bound on the first bytes of a packet that the engine accesses, at first or through `Shell::extend`. None:
+    /// the engine needs the whole packet at once.
     pub fn lookahead_bytes(&self) -> Option<u32> {
         self.lookahead_bytes
     }
@@ -100,7 +101,9 @@ impl Engine {
         arrival: &Arrival,
         shell: &mut S,
     ) -> Decision {
-        let mut interpreter = self.parse(context, packet, arrival, shell);
+        self.begin(context, arrival);
+        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
+        interpreter.parse(arrival);
         let totals = &mut interpreter.state.totals;
         totals.ingress = totals.ingress.wrapping_add(1);
         interpreter.run(interpreter.code.entry.ingress, state::INGRESS);
@@ -115,7 +118,8 @@ impl Engine {
         arrival: &Arrival,
         shell: &mut S,
     ) {
-        self.parse(context, packet, arrival, shell);
+        self.begin(context, arrival);
+        Interpreter::new(&self.code, &mut self.state, context, packet, shell).parse(arrival);
         context.reset_metadata(&self.code);
         if let Some(kept) = arrival.preserved {
             context.restore(&self.code, kept);
@@ -123,45 +127,14 @@ impl Engine {
         context.put(self.code.standard.instance_type, arrival.instance as u64);
     }
 
-    /// Runs the parser and the verification of checksums. Returns the interpreter, which can run ingress.
-    #[inline(always)]
-    fn parse<'a, S: Shell>(
-        &'a mut self,
-        context: &'a mut Context,
-        packet: &'a [u8],
-        arrival: &Arrival,
-        shell: &'a mut S,
-    ) -> Interpreter<'a, S> {
-        let standard = self.code.standard;
+    /// Resets a context for a new packet.
+    fn begin(&mut self, context: &mut Context, arrival: &Arrival) {
         self.state.now_us = self.state.now_us.max(arrival.now_us);
         context.begin(arrival.length);
         // A clone's preserved fields are restored after its parser.
         if let Some(kept) = arrival.preserved.filter(|_| arrival.instance != Instance::IngressClone) {
             context.restore(&self.code, kept);
         }
-        let (length, instance) = (u64::from(arrival.length), arrival.instance as u64);
-        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
-        let error = if arrival.instance == Instance::Normal {
-            interpreter.state.set_arguments([length, instance, arrival.port.into(), arrival.now_us]);
-            interpreter.parse_received()
-        } else {
-            interpreter.context.put(standard.packet_length, length);
-            interpreter.context.put(standard.instance_type, instance);
-            // The parser of a clone can read the port. Egress can read it only if it is preserved.
-            if arrival.instance == Instance::IngressClone {
-                interpreter.context.put(standard.ingress_port, arrival.port.into());
-            }
-            interpreter.parse()
-        };
-        interpreter.context.put(standard.checksum_error, 0);
-        interpreter.run(interpreter.code.entry.verify, state::INGRESS);
-        let totals = &mut interpreter.state.totals;
-        totals.parser_errors = totals.parser_errors.wrapping_add(error.is_some().into());
-        let error = error.unwrap_or(interpreter.code.errors.none);
-        interpreter.context.put(standard.parser_error, error.into());
-        let failed = interpreter.context.get(standard.checksum_error) != 0;
-        totals.checksum_errors = totals.checksum_errors.wrapping_add(failed.into());
-        interpreter
     }
 
     fn decide<S: Shell>(&mut self, context: &mut Context, shell: &mut S) -> Decision {

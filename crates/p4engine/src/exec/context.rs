@@ -122,7 +122,10 @@ impl Context {
 
     #[inline(always)]
     pub(crate) fn get(&self, place: Option<Place>) -> u64 {
-        place.map_or(0, |place| place.load(&self.phv))
+        match place {
+            Some(place) => place.load(&self.phv),
+            None => 0,
+        }
     }
 
     /// Resets the context for a new packet.

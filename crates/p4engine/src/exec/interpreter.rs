@@ -7,8 +7,8 @@ use core::mem::offset_of;
 
 use crate::arith::{bits, number};
 use crate::exec::context::Context;
-use crate::exec::packet::Shell;
-use crate::exec::state::{State, EGRESS, LOOP_LIMIT};
+use crate::exec::packet::{Arrival, Instance, Shell};
+use crate::exec::state::{State, EGRESS, INGRESS, LOOP_LIMIT};
 use crate::ir::{Op, Pc};
 use crate::lower::instructions::Instruction;
 use crate::lower::Code;
@@ -31,6 +31,8 @@ pub(crate) struct Interpreter<'a, S> {
     /// The error that ended the parser.
     pub error: Option<u32>,
     pub parsing: bool,
+    /// Whether the shell was asked for more of the packet.
+    pub is_extended: bool,
     backward_jumps_left: u32,
 }
 
@@ -73,24 +75,50 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         shell: &'a mut S,
     ) -> Interpreter<'a, S> {
         let frame = Frame::new(code, state, context, packet);
-        let (error, parsing, backward_jumps_left) = (None, false, MAX_BACKWARD_JUMPS);
-        Interpreter { code, state, context, packet, shell, frame, error, parsing, backward_jumps_left }
+        Interpreter {
+            code,
+            state,
+            context,
+            packet,
+            shell,
+            frame,
+            error: None,
+            parsing: false,
+            is_extended: false,
+            backward_jumps_left: MAX_BACKWARD_JUMPS,
+        }
     }
 
-    /// Sets the metadata of a received packet, which are the first arguments, and runs the parser. Returns the error
-    /// that ended it.
-    pub fn parse_received(&mut self) -> Option<u32> {
-        self.parse_from(self.code.preludes.parser, self.code.entry.parser)
+    /// Sets the metadata of a packet's arrival, and runs the parser and the verification of checksums.
+    pub fn parse(&mut self, arrival: &Arrival) {
+        let standard = self.code.standard;
+        let error = self.run_parser(arrival);
+        self.context.put(standard.checksum_error, 0);
+        self.run(self.code.entry.verify, INGRESS);
+        let totals = &mut self.state.totals;
+        totals.parser_errors = totals.parser_errors.wrapping_add(error.is_some().into());
+        self.context.put(standard.parser_error, error.unwrap_or(self.code.errors.none).into());
+        let failed = self.context.get(standard.checksum_error) != 0;
+        totals.checksum_errors = totals.checksum_errors.wrapping_add(failed.into());
     }
 
     /// Runs the parser and returns the error that ended it.
-    pub fn parse(&mut self) -> Option<u32> {
-        self.parse_from(self.code.entry.parser, HALT)
-    }
-
-    fn parse_from(&mut self, first: Pc, second: Pc) -> Option<u32> {
+    fn run_parser(&mut self, arrival: &Arrival) -> Option<u32> {
+        let (length, instance) = (u64::from(arrival.length), arrival.instance as u64);
+        let (preludes, standard, parser) = (self.code.preludes, self.code.standard, self.code.entry.parser);
         self.parsing = true;
-        self.run_both(first, second, 0);
+        if arrival.instance == Instance::Normal {
+            self.state.set_arguments([length, instance, arrival.port.into(), arrival.now_us]);
+            self.run_both(preludes.parser, parser, 0);
+        } else {
+            self.context.put(standard.packet_length, length);
+            self.context.put(standard.instance_type, instance);
+            // The parser of a clone can read the port. Egress can read it only if it is preserved.
+            if arrival.instance == Instance::IngressClone {
+                self.context.put(standard.ingress_port, arrival.port.into());
+            }
+            self.run(parser, 0);
+        }
         self.parsing = false;
         self.error.take()
     }

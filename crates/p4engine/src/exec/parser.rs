@@ -15,6 +15,20 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         Flow::Stop
     }
 
+    /// Gets more of the packet from the shell. Returns whether there is more.
+    #[cold]
+    fn extend(&mut self) -> bool {
+        if core::mem::replace(&mut self.is_extended, true)
+            || self.packet.len() >= self.context.arrived as usize
+        {
+            return false;
+        }
+        let bytes = self.packet.len();
+        self.packet = self.shell.extend(self.packet);
+        self.frame.set_packet(self.packet);
+        self.packet.len() > bytes
+    }
+
     /// The packet after the parser's position.
     fn rest(&self) -> &[u8] {
         self.packet.get(self.context.parsed as usize..).unwrap_or(&[])
@@ -27,6 +41,9 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         let from = self.context.parsed as usize;
         let Some(varbit) = header.varbit else {
             let bytes = header.bytes as usize;
+            if self.packet.len() < from + bytes {
+                self.extend();
+            }
             let Some(source) = self.packet.get(from..from + bytes) else {
                 return self.fail(errors.packet_too_short);
             };
@@ -49,6 +66,9 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         }
         if bytes > varbit.bytes {
             return self.fail(errors.header_too_short);
+        }
+        if self.packet.len() < from + (fixed + bytes) as usize {
+            self.extend();
         }
         let (before, after) = (varbit.at as usize, (fixed - varbit.at) as usize);
         let at = header.at as usize;
@@ -82,7 +102,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
             }
             Op::ExtractVarbit { header, width } => return self.extract(header, self.number(width)),
             Op::WideLookahead { to, at, width } => {
-                if self.peek_packet(at.saturating_add(width), 0).is_none() {
+                if !self.can_look_ahead(at.saturating_add(width)) {
                     return self.fail(self.code.errors.packet_too_short);
                 }
                 let (mut value, mut left) = (Wide::zero(self.code.limbs), width);
@@ -108,10 +128,11 @@ impl<'a, S: Shell> Interpreter<'a, S> {
 
     #[inline]
     pub fn lookahead(&mut self, pc: Pc, to: Reg, at: u32, width: u32) -> Pc {
-        let Some(value) = self.peek_packet(at, width) else {
+        if !self.can_look_ahead(at.saturating_add(width)) {
             self.error = Some(self.code.errors.packet_too_short);
             return HALT;
-        };
+        }
+        let value = self.peek_packet(at, width).unwrap_or(0);
         self.set(to, i128::from(value));
         pc
     }
@@ -125,6 +146,13 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         }
         self.context.parsed += (bits / 8) as u32;
         Flow::Continue
+    }
+
+    /// Whether the packet has so many bits after the parser's position.
+    #[inline]
+    fn can_look_ahead(&mut self, bits: u32) -> bool {
+        let end = u64::from(bits);
+        end <= self.rest().len() as u64 * 8 || self.extend() && end <= self.rest().len() as u64 * 8
     }
 
     fn peek_packet(&self, at: u32, width: u32) -> Option<u64> {
@@ -148,14 +176,14 @@ impl<'a, S: Shell> Interpreter<'a, S> {
 
     /// Selects a transition of the parser and returns its target.
     #[inline]
-    pub fn select(&mut self, pc: Pc, select: u16) -> Pc {
+    pub fn select(&mut self, pc: Pc, number: u16) -> Pc {
         let code = self.code;
-        let Some(select) = code.selects.get(usize::from(select)) else { return HALT };
+        let Some(select) = code.selects.get(usize::from(number)) else { return HALT };
         let next = match &select.short {
             Some(cases) => {
                 let mut key = 0u64;
                 for part in &select.keys {
-                    let Some(value) = self.key_part(part) else { return self.select_error(part) };
+                    let Some(value) = self.key_part(part) else { return self.select_more(pc, number, part) };
                     key = key.checked_shl(part.width.div_ceil(8) * 8).unwrap_or(0) | value;
                 }
                 cases.iter().find(|(value, mask, _)| key & mask == *value).map(|(.., next)| *next)
@@ -164,7 +192,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
                 self.state.buffer.clear();
                 for part in &select.keys {
                     if !self.push_key_part(part) {
-                        return self.select_error(part);
+                        return self.select_more(pc, number, part);
                     }
                 }
                 select.cases.iter().find(|case| self.case_matches(&case.on)).map(|case| case.next)
@@ -179,8 +207,12 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         }
     }
 
-    /// Ends the parser because a part of the key does not exist.
-    fn select_error(&mut self, part: &KeyPart) -> Pc {
+    /// Selects again with more of the packet. Ends the parser if a part of the key does not exist.
+    #[cold]
+    fn select_more(&mut self, pc: Pc, select: u16, part: &KeyPart) -> Pc {
+        if matches!(part.key, SelectKey::Lookahead { .. }) && self.extend() {
+            return self.select(pc, select);
+        }
         let errors = self.code.errors;
         let stack = matches!(part.key, SelectKey::StackLast { .. });
         self.error = Some(if stack { errors.stack_out_of_bounds } else { errors.packet_too_short });

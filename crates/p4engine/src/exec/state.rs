@@ -13,6 +13,7 @@ use crate::ir::{ActionCall, Program, MAX_REGISTERS};
 use crate::lower::metadata::METADATA_ARGUMENTS;
 use crate::lower::Code;
 use crate::native::cache::{Line, LINE_ARGUMENTS};
+use crate::native::Span;
 use crate::tables::call::{Call, FEW};
 use crate::tables::key::KEY_WORDS;
 use crate::tables::meter::Meter;
@@ -113,6 +114,8 @@ pub(crate) struct State {
     pub profiles: Vec<Profile>,
     pub arrays: Vec<Array>,
     pub counters: Vec<Vec<Count>>,
+    /// The counters as machine code accesses them.
+    pub counter_spans: Vec<Span>,
     pub meters: Vec<Meters>,
     pub sets: Vec<Vec<SetMember>>,
     pub groups: BTreeMap<u16, Vec<Replica>>,
@@ -192,6 +195,7 @@ impl State {
             tables,
             profiles: profiles.collect(),
             arrays,
+            counter_spans: counters.iter().map(|counts: &Vec<Count>| Span::new(counts)).collect(),
             counters,
             meters,
             sets: program.value_sets.iter().map(|_| Vec::new()).collect(),

@@ -31,13 +31,13 @@ fn store_arguments(fields: &[Option<FieldId>]) -> Vec<Op> {
     (0..).zip(fields).filter_map(stores).flatten().collect()
 }
 
-/// The parser's prelude. `Engine::parse` sets the arguments in this order.
+/// The parser's prelude. `Interpreter::run_parser` sets the arguments in this order.
 fn parser(standard: &Standard) -> Vec<Op> {
     let Standard { packet_length, instance_type, ingress_port, ingress_global_timestamp, .. } = *standard;
     store_arguments(&[packet_length, instance_type, ingress_port, ingress_global_timestamp])
 }
 
-/// The prelude of egress. `Engine::begin_egress` sets the arguments in this order.
+/// The prelude of egress. `departure_metadata` has the arguments in this order.
 fn egress(standard: &Standard) -> Vec<Op> {
     let fields: [_; METADATA_ARGUMENTS] = [
         standard.egress_global_timestamp,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Encodes the x86-64 instructions that the translation uses (Intel SDM, volume 2).
 //!
-//! Memory operands are a base register and a displacement of 32 bits. A jump has a distance of 32 bits; `finish` fills
+//! Memory operands are a base register and a displacement of 8 or 32 bits. A jump has a distance of 32 bits; `finish` fills
 //! it in.
 
 use alloc::vec::Vec;
@@ -140,8 +140,14 @@ impl Assembler {
     fn memory(&mut self, wide: bool, opcode: &[u8], register: u8, memory: Memory) {
         self.push(&[0x40 | u8::from(wide) << 3 | (register >> 3) << 2 | memory.base.0 >> 3]);
         self.push(opcode);
-        self.push(&[0x80 | (register & 7) << 3 | memory.base.0 & 7]);
-        self.push(&memory.at.to_le_bytes());
+        let operands = (register & 7) << 3 | memory.base.0 & 7;
+        match i8::try_from(memory.at) {
+            Ok(at) => self.push(&[0x40 | operands, at as u8]),
+            Err(_) => {
+                self.push(&[0x80 | operands]);
+                self.push(&memory.at.to_le_bytes());
+            }
+        }
     }
 
     /// REX prefix, opcode and two registers. `other` is the operand that may also be in memory.
@@ -226,10 +232,22 @@ impl Assembler {
         self.memory(true, &[(operation as u8) << 3 | 3], to.0, from);
     }
 
+    pub fn add_to_memory(&mut self, to: Memory, from: Register) {
+        self.memory(true, &[0x01], from.0, to);
+    }
+
     /// The right operand is a number of 32 bits, sign-extended to 64.
     pub fn alu_constant(&mut self, operation: Alu, to: Register, value: i32) {
-        self.registers(true, &[0x81], operation as u8, to);
-        self.push(&value.to_le_bytes());
+        match i8::try_from(value) {
+            Ok(value) => {
+                self.registers(true, &[0x83], operation as u8, to);
+                self.push(&[value as u8]);
+            }
+            Err(_) => {
+                self.registers(true, &[0x81], operation as u8, to);
+                self.push(&value.to_le_bytes());
+            }
+        }
     }
 
     pub fn test(&mut self, register: Register) {

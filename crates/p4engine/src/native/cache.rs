@@ -114,7 +114,9 @@ impl<'a> Translator<'a> {
     fn load_key(&mut self, table: &Table) -> Option<()> {
         for (word, register) in [RSI, RDI].into_iter().enumerate() {
             self.asm.set(register, 0);
-            for fragment in table.layout.fragments.iter().filter(|fragment| usize::from(fragment.word) == word) {
+            for fragment in
+                table.layout.fragments.iter().filter(|fragment| usize::from(fragment.word) == word)
+            {
                 let skip = self.asm.local();
                 if let Some(valid) = fragment.valid {
                     let valid_at = self.phv(valid.at, 1)?;

@@ -20,6 +20,7 @@ use core::any::Any;
 use core::mem::offset_of;
 
 use crate::arith::bits::PADDING;
+use crate::control::Count;
 use crate::exec::context::Context;
 use crate::exec::interpreter::{Interpreter, Return, RETURN_CONTROL_REASON, RETURN_PC, RETURN_REASON};
 use crate::exec::packet::Shell;
@@ -43,6 +44,8 @@ pub struct Frame {
     headers_used: *mut usize,
     max_headers: usize,
     lines: *const Line,
+    counters: *const Span,
+    arrived: u64,
     offsets: *const u32,
     /// The code's beginning. 0: the interpreter runs all instructions.
     code: usize,
@@ -62,8 +65,17 @@ const FRAME_RETURN_PC: i32 = offset_of!(Frame, returning) as i32 + RETURN_PC;
 const FRAME_RETURN_REASON: i32 = offset_of!(Frame, returning) as i32 + RETURN_REASON;
 const FRAME_CONTROL_REASON: i32 = offset_of!(Frame, returning) as i32 + RETURN_CONTROL_REASON;
 const FRAME_LINES: i32 = offset_of!(Frame, lines) as i32;
+const FRAME_COUNTERS: i32 = offset_of!(Frame, counters) as i32;
+const FRAME_ARRIVED: i32 = offset_of!(Frame, arrived) as i32;
 const FRAME_OFFSETS: i32 = offset_of!(Frame, offsets) as i32;
 const FRAME_CODE: i32 = offset_of!(Frame, code) as i32;
+
+/// Offsets in `Span` and in `Count`.
+const SPAN_ADDRESS: i32 = offset_of!(Span, address) as i32;
+const SPAN_SIZE: i32 = offset_of!(Span, size) as i32;
+const COUNT_PACKETS: i32 = offset_of!(Count, packets) as i32;
+const COUNT_BYTES: i32 = offset_of!(Count, bytes) as i32;
+const _: () = assert!(size_of::<Count>().is_power_of_two());
 
 /// The function at the code's beginning. It gets the address of an instruction's code, and returns the number of the
 /// instruction at which the interpreter continues.
@@ -87,8 +99,6 @@ pub(crate) struct Native {
     executable: Executable,
     /// The offset of each instruction's code.
     offsets: Vec<u32>,
-    /// Whether an instruction's code is more than a return to the interpreter.
-    translated: Vec<bool>,
     phv_bytes: usize,
 }
 
@@ -104,8 +114,8 @@ impl Native {
         }
         let phv_bytes = code.phv_bytes + PADDING;
         state.allocate_lines();
-        let (bytes, offsets, translated) = translate::translate(code, phv_bytes, state);
-        Some(Native { executable: place(&bytes)?, offsets, translated, phv_bytes })
+        let (bytes, offsets) = translate::translate(code, phv_bytes, state);
+        Some(Native { executable: place(&bytes)?, offsets, phv_bytes })
     }
 }
 
@@ -129,9 +139,32 @@ impl Frame {
             max_headers: headers.len(),
             headers_used,
             lines: state.lines.as_ptr(),
+            counters: state.counter_spans.as_ptr(),
+            arrived: context.arrived.into(),
             offsets: native.map_or(core::ptr::null(), |native| native.offsets.as_ptr()),
             code: native.map_or(0, |native| native.executable.enter as usize),
         }
+    }
+}
+
+impl Frame {
+    #[inline(always)]
+    pub(crate) fn set_packet(&mut self, packet: &[u8]) {
+        (self.packet, self.packet_bytes) = (packet.as_ptr(), packet.len());
+    }
+}
+
+/// Address and size of the counts of a counter, which neither grow nor move.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Span {
+    address: usize,
+    size: usize,
+}
+
+impl Span {
+    pub fn new(counts: &[Count]) -> Span {
+        Span { address: counts.as_ptr() as usize, size: counts.len() }
     }
 }
 
@@ -140,10 +173,8 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     #[inline(always)]
     pub(crate) fn run_native(&mut self, pc: Pc) -> Pc {
         let Some(native) = self.code.native.as_ref().filter(|_| self.frame.code != 0) else { return pc };
-        if native.translated.get(pc as usize) != Some(&true) {
-            return pc;
-        }
-        let instruction = self.frame.code + native.offsets.get(pc as usize).copied().unwrap_or(0) as usize;
+        let Some(offset) = native.offsets.get(pc as usize) else { return pc };
+        let instruction = self.frame.code + *offset as usize;
         (native.executable.enter)(&mut self.frame, instruction) as Pc
     }
 }

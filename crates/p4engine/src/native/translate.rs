@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 
 use crate::arith::bits::{ones, Place, Window};
+use crate::control;
 use crate::exec::interpreter::{low_bits, HALT};
 use crate::exec::state::State;
 use crate::ir::{HashKind, Pc, Reg, MAX_REGISTERS};
@@ -17,31 +18,35 @@ use crate::native::assembler::{
     RDX, RSI,
 };
 use crate::native::{
-    FRAME_ARGUMENTS, FRAME_CODE, FRAME_CONTROL_REASON, FRAME_NUMBERS, FRAME_OFFSETS, FRAME_PACKET, FRAME_PHV,
-    FRAME_RETURN_PC, FRAME_RETURN_REASON,
+    Span, COUNT_BYTES, COUNT_PACKETS, FRAME_ARGUMENTS, FRAME_ARRIVED, FRAME_CODE, FRAME_CONTROL_REASON,
+    FRAME_COUNTERS, FRAME_NUMBERS, FRAME_OFFSETS, FRAME_PACKET, FRAME_PHV, FRAME_RETURN_PC,
+    FRAME_RETURN_REASON, SPAN_ADDRESS, SPAN_SIZE,
 };
 use crate::tables::Table;
 
-/// Translates a program to machine code. Returns it, the offset of each instruction's code, and whether that
-/// code is more than a return to the interpreter.
-pub(super) fn translate(code: &Code, phv_bytes: usize, state: &State) -> (Vec<u8>, Vec<u32>, Vec<bool>) {
-    let (asm, arguments) = (Assembler::default(), state.arguments.len());
-    let mut translator = Translator { code, tables: &state.tables, asm, phv_bytes, arguments };
+/// Translates a program to machine code. Returns it and the offset of each instruction's code.
+pub(super) fn translate(code: &Code, phv_bytes: usize, state: &State) -> (Vec<u8>, Vec<u32>) {
+    let mut translator = Translator {
+        code,
+        tables: &state.tables,
+        asm: Assembler::default(),
+        phv_bytes,
+        counters: state.counter_spans.len(),
+        arguments: state.arguments.len(),
+    };
     translator.begin();
-    let (mut offsets, mut translations) = (Vec::new(), Vec::new());
+    let mut offsets = Vec::new();
     for (pc, instruction) in code.instructions.iter().enumerate() {
         let (pc, mark, offset) = (pc as Pc, translator.asm.mark(), translator.asm.offset());
-        let translated = translator.translate(pc, *instruction).is_some();
-        if !translated {
+        if translator.translate(pc, *instruction).is_none() {
             translator.asm.rewind(mark);
             translator.asm.exit(pc);
         }
         offsets.push(offset);
-        translations.push(translated);
     }
     offsets.push(translator.asm.offset());
     translator.asm.exit(code.instructions.len() as Pc);
-    (translator.asm.finish(&offsets), offsets, translations)
+    (translator.asm.finish(&offsets), offsets)
 }
 
 pub(super) struct Translator<'a> {
@@ -49,6 +54,7 @@ pub(super) struct Translator<'a> {
     pub tables: &'a [Table],
     pub asm: Assembler,
     pub phv_bytes: usize,
+    counters: usize,
     arguments: usize,
 }
 
@@ -391,6 +397,7 @@ impl<'a> Translator<'a> {
             }
             End => self.end(),
             Apply { table } => self.apply(pc, table)?,
+            Count { counter, index } => self.count(counter, index)?,
             Checksum { to, hash } => self.checksum(to, hash)?,
             Extract { header } => self.extract(pc, header)?,
             Select { select } => self.select(pc, select)?,
@@ -432,6 +439,30 @@ impl<'a> Translator<'a> {
         asm.load32(RAX, Memory::new(RAX, 0));
         asm.alu_memory(Alu::Add, RAX, Memory::new(FRAME, FRAME_CODE));
         asm.jump_to_register(RAX);
+    }
+
+    /// Counts a packet, if the counter has the index.
+    fn count(&mut self, counter: u16, index: Reg) -> Option<()> {
+        if usize::from(counter) >= self.counters {
+            return None;
+        }
+        self.get(index);
+        let asm = &mut self.asm;
+        let outside = asm.local();
+        let span = i32::from(counter) * size_of::<Span>() as i32;
+        asm.test(RDX);
+        asm.jump_if(Condition::NotEqual, outside);
+        asm.load64(RDI, Memory::new(FRAME, FRAME_COUNTERS));
+        asm.alu_memory(Alu::Compare, RAX, Memory::new(RDI, span + SPAN_SIZE));
+        asm.jump_if(Condition::AboveOrEqual, outside);
+        asm.shift(Shift::Left, RAX, size_of::<control::Count>().trailing_zeros() as u8);
+        asm.alu_memory(Alu::Add, RAX, Memory::new(RDI, span + SPAN_ADDRESS));
+        asm.set(RCX, 1);
+        asm.add_to_memory(Memory::new(RAX, COUNT_PACKETS), RCX);
+        asm.load64(RCX, Memory::new(FRAME, FRAME_ARRIVED));
+        asm.add_to_memory(Memory::new(RAX, COUNT_BYTES), RCX);
+        asm.bind(outside);
+        Some(())
     }
 
     /// The Internet checksum of words of the PHV. They are added as they are in memory (RFC 1071, section 2(B)).

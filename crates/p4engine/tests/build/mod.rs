@@ -321,6 +321,8 @@ pub struct Recorder {
     pub digests: Vec<(u32, Vec<u8>)>,
     pub logs: Vec<(String, Vec<i128>)>,
     pub failed: Vec<String>,
+    /// The whole packet, if the engine gets only its first bytes.
+    pub whole: Option<&'static [u8]>,
 }
 
 impl Shell for Recorder {
@@ -340,6 +342,12 @@ impl Shell for Recorder {
 
     fn failed(&mut self, message: &str) {
         self.failed.push(message.into());
+    }
+
+    fn extend<'a>(&mut self, packet: &'a [u8]) -> &'a [u8] {
+        let whole = self.whole.take().expect("a packet is extended once, and only if it is cut");
+        assert!(whole.starts_with(packet));
+        whole
     }
 }
 
