@@ -77,6 +77,15 @@ def test_a_scenario_of_p4_switches(scenario: str, program_files: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(("program", "hops"), [("droptail", 0), ("stamp", 1), ("abq", 0)])
+@pytest.mark.parametrize("captured", [0, 1])
+def test_packets_have_valid_checksums(program: str, hops: int, captured: int, tmp_path: Path) -> None:
+    cargo = f"{ROOT}/tools/cargo run --quiet --locked --package qbed-p4kernel --example routed".split()
+    subprocess.run([*cargo, ROOT / "schemes" / program / "p4" / f"{program}.json", tmp_path], check=True)
+    done = run(f"checksums,{captured},{hops}", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_fault_of_the_engine_panics_with_program_and_line(program_files: Path) -> None:
     """The panic names the program and the source line. orchestrator/tests/runs/test_run.py tests the cell's error."""
     done = run("faulty", program_files)

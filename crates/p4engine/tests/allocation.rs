@@ -64,7 +64,14 @@ fn packets_allocate_nothing() {
         let decision = engine.ingress(&mut context, &packet, &arrival(1, 64, now_us), &mut shell);
         assert_eq!(decision.clone, Some(3));
         let preserved = Some(context.clone_fields());
-        let cloned = Arrival { port: 1, length: 64, now_us, instance: Instance::IngressClone, preserved };
+        let cloned = Arrival {
+            port: 1,
+            length: 64,
+            now_us,
+            instance: Instance::IngressClone,
+            preserved,
+            checksum: None,
+        };
         engine.parse_clone(&mut other, &packet, &cloned, &mut shell);
         engine.egress(&mut other, &packet, &departure(1, now_us), &mut shell);
         let emission = engine.egress(&mut context, &packet, &departure(3, now_us), &mut shell);
@@ -72,7 +79,14 @@ fn packets_allocate_nothing() {
         engine.copy(&context, &mut other, Instance::EgressClone, 1);
         engine.egress(&mut other, &packet, &departure(1, now_us), &mut shell);
         let preserved = Some(context.resubmit_fields());
-        let again = Arrival { port: 1, length: 64, now_us, instance: Instance::Recirculated, preserved };
+        let again = Arrival {
+            port: 1,
+            length: 64,
+            now_us,
+            instance: Instance::Recirculated,
+            preserved,
+            checksum: None,
+        };
         engine.ingress(&mut third, &packet, &again, &mut shell);
     }
     assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);

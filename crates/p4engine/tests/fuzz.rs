@@ -90,8 +90,14 @@ fn run(engine: &mut Engine, packets: &[Vec<u8>]) -> Vec<String> {
         let decision = engine.ingress(&mut context, packet, &arrival(1, packet.len(), 9), &mut recorder);
         if decision.clone.is_some() {
             let (port, length, instance) = (1, packet.len() as u32, Instance::IngressClone);
-            let clone =
-                Arrival { port, length, now_us: 9, instance, preserved: Some(context.clone_fields()) };
+            let clone = Arrival {
+                port,
+                length,
+                now_us: 9,
+                instance,
+                preserved: Some(context.clone_fields()),
+                checksum: None,
+            };
             engine.parse_clone(&mut other, packet, &clone, &mut recorder);
         }
         let port = match decision.forward {

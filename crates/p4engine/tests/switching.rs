@@ -92,6 +92,7 @@ fn an_ingress_clone_is_the_received_packet_with_preserved_fields() {
         now_us: 1,
         instance: Instance::IngressClone,
         preserved: Some(&preserved),
+        checksum: None,
     };
     bench.engine.parse_clone(&mut clone, &PACKET, &from, &mut bench.recorder);
     assert_eq!(bench.egress(&mut clone), [1, 0x12, 0x34]);
@@ -167,6 +168,7 @@ fn a_resubmitted_packet_is_parsed_again_with_preserved_fields() {
         now_us: 1,
         instance: Instance::Resubmitted,
         preserved: Some(&preserved),
+        checksum: None,
     };
     let decision = bench.engine.ingress(&mut context, &PACKET, &again, &mut bench.recorder);
     assert!(!decision.resubmit);

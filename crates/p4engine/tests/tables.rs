@@ -305,6 +305,39 @@ fn a_lookup_follows_the_default_action() {
     assert_eq!(look_up(&mut engine, &mut context, [1, 2, 3]), None);
 }
 
+/// A lookup with a valid header is not repeated for an invalid one with the same bytes.
+#[test]
+fn a_lookup_depends_on_the_validity() {
+    let mut build = Build::new();
+    let standard = build.standard();
+    let (header, first) = build.header("h", &[8, 8]);
+    build.program.entry.parser = build.code(&[Op::Extract { header }, Op::End]);
+    let drop = build.action("drop", &[], &[Op::MarkToDrop, Op::End]);
+    let send = Op::StoreConstant { field: standard.egress_spec.unwrap(), value: 1 };
+    let send = build.action("send", &[], &[send, Op::End]);
+    let end = build.code(&[Op::End]);
+    let table = build.table("t", &[(first, MatchKind::Exact)], &[drop, send], end);
+    let begin = build.next_pc();
+    build.program.entry.ingress = build.code(&[
+        Op::Load { to: 0, field: first + 1 },
+        Op::JumpUnless { condition: 0, to: begin + 3 },
+        Op::RemoveHeader { header },
+        Op::Apply { table },
+    ]);
+    let mut engine = Engine::load(build.program).unwrap();
+    translate(&mut engine);
+    let target = Target::Call(ActionCall { action: send, arguments: vec![] });
+    let entry = Entry { matches: vec![Match::Exact(vec![7])], priority: 0, target, idle_us: 0 };
+    assert_eq!(engine.control(&Request::Insert { table, entry }), Answer::Done);
+    let mut context = engine.context();
+    let mut sends = |removed| {
+        let arrival = arrival(0, 2, 0);
+        let decision = engine.ingress(&mut context, &[7, removed], &arrival, &mut Recorder::default());
+        decision.forward != Forward::Drop
+    };
+    assert_eq!([0, 1, 0, 1].map(&mut sends), [true, false, true, false]);
+}
+
 /// BMv2 also matches zeros for fields of an invalid header. Metadata and validity bits are matched with their values.
 #[test]
 fn a_key_in_an_invalid_header_is_0() {

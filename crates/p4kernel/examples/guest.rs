@@ -212,6 +212,7 @@ fn pass(engine: &mut Engine, packet: &[u8]) -> Option<Vec<u8>> {
         now_us: 0,
         instance: Instance::Normal,
         preserved: None,
+        checksum: None,
     };
     let decision = engine.ingress(&mut context, packet, &arrival, &mut Recorder::default());
     let Forward::Unicast { port, .. } = decision.forward else { return None };

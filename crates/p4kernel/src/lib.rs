@@ -56,6 +56,7 @@ pub struct Bytes {
 pub struct CArrival {
     pub now_us: u64,
     pub length: u32,
+    pub checksum: u32,
     pub port: u16,
     pub instance: u8,
 }
@@ -143,6 +144,11 @@ fn instance(number: u8) -> Instance {
     }
 }
 
+/// A position in a packet. `u32::MAX`: none.
+fn position(position: u32) -> Option<u32> {
+    (position != u32::MAX).then_some(position)
+}
+
 /// The bytes that C code passes.
 ///
 /// # Safety
@@ -194,6 +200,40 @@ pub unsafe extern "C" fn qp4_engine_free(engine: *mut Loaded) {
 pub unsafe extern "C" fn qp4_engine_lookahead_bytes(engine: *const Loaded) -> u32 {
     // SAFETY: by the contract of core.h.
     unsafe { &*engine }.engine.lookahead_bytes().unwrap_or(u32::MAX)
+}
+
+/// # Safety
+/// The contract of core.h applies.
+#[no_mangle]
+pub unsafe extern "C" fn qp4_engine_defers_checksums(engine: *const Loaded) -> bool {
+    // SAFETY: by the contract of core.h.
+    unsafe { &*engine }.engine.defers_checksums()
+}
+
+/// # Safety
+/// The contract of core.h applies.
+#[no_mangle]
+pub unsafe extern "C" fn qp4_context_defers_checksum(context: *const Context) -> bool {
+    // SAFETY: by the contract of core.h.
+    unsafe { &*context }.defers_checksum()
+}
+
+/// # Safety
+/// The contract of core.h applies; `emission` may be null.
+#[no_mangle]
+pub unsafe extern "C" fn qp4_engine_complete_checksum(
+    engine: *mut Loaded,
+    context: *mut Context,
+    checksum: u16,
+    emission: *mut CEmission,
+) {
+    // SAFETY: by the contract of core.h.
+    let (loaded, context, emission) = unsafe { (enter(engine), &mut *context, emission.as_mut()) };
+    loaded.engine.complete_checksum(context, checksum, &mut loaded.owner);
+    if let Some(emission) = emission {
+        let headers = context.headers();
+        (emission.headers, emission.headers_bytes) = (headers.as_ptr(), headers.len() as u32);
+    }
 }
 
 /// # Safety
@@ -253,6 +293,7 @@ pub unsafe extern "C" fn qp4_engine_ingress(
         now_us: c_arrival.now_us,
         instance: instance(c_arrival.instance),
         preserved: from.map(Context::resubmit_fields),
+        checksum: position(c_arrival.checksum),
     };
     let decided = loaded.engine.ingress(context, packet, &arrival, &mut loaded.owner);
     let (forward, to, priority) = match decided.forward {
@@ -293,6 +334,7 @@ pub unsafe extern "C" fn qp4_engine_parse_clone(
         now_us: c_arrival.now_us,
         instance: instance(c_arrival.instance),
         preserved: Some(from.clone_fields()),
+        checksum: position(c_arrival.checksum),
     };
     loaded.engine.parse_clone(context, packet, &arrival, &mut loaded.owner);
 }

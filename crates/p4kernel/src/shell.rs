@@ -15,6 +15,7 @@ const FAILED: u32 = 3;
 
 extern "C" {
     fn qp4_random_u32() -> u32;
+    fn qp4_checksum(owner: *mut c_void) -> u16;
     fn qp4_extend(owner: *mut c_void, length: *mut usize) -> *const u8;
     fn qp4_event(owner: *mut c_void, kind: u32, id: u32, bytes: *const u8, length: usize);
 }
@@ -64,6 +65,11 @@ impl Shell for Owner {
 
     fn failed(&mut self, message: &str) {
         self.send_event(FAILED, 0, message.as_bytes());
+    }
+
+    fn checksum(&mut self) -> u16 {
+        // SAFETY: the owner is an argument of qp4_engine_load.
+        unsafe { qp4_checksum(self.0) }
     }
 
     fn extend<'a>(&mut self, packet: &'a [u8]) -> &'a [u8] {

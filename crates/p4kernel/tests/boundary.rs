@@ -36,6 +36,11 @@ unsafe extern "C" fn qp4_event(owner: *mut c_void, _: u32, _: u32, bytes: *const
     unsafe { *owner.cast::<usize>() += slice::from_raw_parts(bytes, length).len() };
 }
 
+#[no_mangle]
+extern "C" fn qp4_checksum(_: *mut c_void) -> u16 {
+    9
+}
+
 /// # Safety
 /// The contract of core.h applies.
 #[no_mangle]
@@ -70,7 +75,8 @@ fn control(engine: *mut Loaded, request: &Request) -> Answer {
 
 fn ingress(engine: *mut Loaded, context: *mut Context, packet: &[u8], from: *const Context) -> CDecision {
     let (length, instance) = (packet.len() as u32, if from.is_null() { 0 } else { 4 });
-    let (arrival, mut decision) = (CArrival { now_us: 5, length, port: 1, instance }, CDecision::default());
+    let (arrival, mut decision) =
+        (CArrival { now_us: 5, length, checksum: u32::MAX, port: 1, instance }, CDecision::default());
     // SAFETY: by the contract of core.h; `from` is not `context`.
     unsafe {
         let (arrival, decision) = (&raw const arrival, &raw mut decision);
@@ -130,7 +136,7 @@ fn a_packet_and_its_copies() {
         assert_eq!((replica.port, replica.instance, truncate), (1, 1, 40));
         assert!(!qp4_engine_session(engine, 3, 1, replica_at, &raw mut truncate));
         assert!(!qp4_engine_group(engine, 1, 0, replica_at));
-        let cloned = CArrival { now_us: 5, length: 64, port: 1, instance: 1 };
+        let cloned = CArrival { now_us: 5, length: 64, checksum: u32::MAX, port: 1, instance: 1 };
         qp4_engine_parse_clone(engine, second, packet.as_ptr(), packet.len(), &raw const cloned, first);
         egress(engine, second, &packet);
         qp4_context_duplicate(first, third);
@@ -160,8 +166,10 @@ fn the_parser_gets_more_of_a_packet() {
         let context = qp4_context_new(engine);
         let parsed = |bytes: usize, more: &'static [u8]| {
             EXTENDED.set(more);
-            let (arrival, mut decision) =
-                (CArrival { now_us: 5, length: 64, port: 1, instance: 0 }, CDecision::default());
+            let (arrival, mut decision) = (
+                CArrival { now_us: 5, length: 64, checksum: u32::MAX, port: 1, instance: 0 },
+                CDecision::default(),
+            );
             let (packet, arrival) = (PACKET.as_ptr(), &raw const arrival);
             qp4_engine_ingress(engine, context, packet, bytes, arrival, ptr::null(), &raw mut decision);
             qp4_context_parsed(context)

@@ -202,6 +202,7 @@ impl Switch {
             now_us: self.now_us,
             instance: packet.instance,
             preserved: packet.preserved.as_ref(),
+            checksum: None,
         };
         let front = front(&self.engine, &packet.bytes);
         let decision = self.engine.ingress(&mut context, front, &arrival, &mut self.log);
@@ -250,6 +251,7 @@ impl Switch {
             now_us: self.now_us,
             instance: Instance::IngressClone,
             preserved: Some(original.clone_fields()),
+            checksum: None,
         };
         let front = front(&self.engine, &packet.bytes);
         self.engine.parse_clone(&mut context, front, &arrival, &mut self.log);

@@ -420,7 +420,8 @@ netdev_features_t qlink_features_check(struct sk_buff *skb, struct net_device *d
 static bool qlink_needs_checksum(struct net_device *dev)
 {
 	return dev_nit_active(dev) || !list_empty(&dev->ptype_specific) ||
-	       rcu_access_pointer(dev->rx_handler) || netif_is_l3_slave(dev);
+	       (rcu_access_pointer(dev->rx_handler) && !list_empty(&dev->adj_list.upper)) ||
+	       netif_is_l3_slave(dev);
 }
 
 /* True if nothing but routing decides how a received frame is forwarded. */

@@ -25,6 +25,7 @@ enum qp4_instance {
 struct qp4_arrival {
 	u64 now_us;
 	u32 length;
+	u32 checksum;			/* position of a checksum left to the device; U32_MAX: none */
 	u16 port;
 	u8 instance;
 };
@@ -82,9 +83,15 @@ struct qp4_engine *qp4_engine_load(const u8 *image, size_t length, void *owner,
 void qp4_engine_free(struct qp4_engine *engine);
 /* Number of leading bytes of a packet that the program may access; U32_MAX: all. */
 u32 qp4_engine_lookahead_bytes(const struct qp4_engine *engine);
+/* Whether packets with a checksum left to the device need not be completed. */
+bool qp4_engine_defers_checksums(const struct qp4_engine *engine);
 struct qp4_context *qp4_context_new(const struct qp4_engine *engine);
 void qp4_context_free(struct qp4_context *context);
 u32 qp4_context_parsed(const struct qp4_context *context);	/* number of parsed bytes */
+bool qp4_context_defers_checksum(const struct qp4_context *context);
+/* Completes the context's checksum, and the headers of @emission if it is not NULL. */
+void qp4_engine_complete_checksum(struct qp4_engine *engine, struct qp4_context *context,
+				  u16 checksum, struct qp4_emission *emission);
 void qp4_bytes_free(struct qp4_bytes *bytes);
 
 /*
@@ -120,7 +127,7 @@ bool qp4_engine_session(const struct qp4_engine *engine, u16 session, u32 index,
 bool qp4_engine_control(struct qp4_engine *engine, const u8 *request, size_t length,
 			struct qp4_bytes *answer);
 
-/* Functions that the engine imports: memory.c, events.c, ingress.c */
+/* Functions that the engine imports: memory.c, events.c, head.c */
 void *qp4_allocate(size_t size, size_t align);
 void qp4_deallocate(void *memory);
 void *qp4_allocate_code(size_t size);
@@ -128,7 +135,9 @@ void qp4_free_code(void *memory);
 void __noreturn qp4_panicked(const char *message, size_t length);
 u32 qp4_random_u32(void);
 void qp4_event(void *owner, u32 kind, u32 id, const u8 *bytes, size_t length);
-/* More of the packet that is parsed, valid until the call of the engine returns. NULL: there is no more. */
+/* The completed checksum of the engine's packet, in host byte order. */
+u16 qp4_checksum(void *owner);
+/* More of the engine's packet, with its checksum, valid until the call of the engine returns. NULL: there is no more. */
 const u8 *qp4_extend(void *owner, size_t *length);
 
 /* 128-bit division helpers (no libgcc in the kernel) */

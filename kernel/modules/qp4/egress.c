@@ -26,12 +26,18 @@ static bool qp4_make_head_writable(struct sk_buff *skb, u32 room)
  * Replaces the leading bytes of the packet by the program's headers. Returns
  * false if there is no memory.
  */
-static bool qp4_replace(struct sk_buff *skb, const struct qp4_metadata *meta,
-			const struct qp4_emission *emission)
+static bool qp4_replace(struct qp4_switch *sw, struct sk_buff *skb, const struct qp4_metadata *meta,
+			struct qp4_emission *emission)
 {
+	u32 truncate_bytes = min(emission->truncate_bytes, meta->truncate_bytes);
 	u32 replaced = min(emission->replaced, skb->len);
-	u32 length = emission->headers_bytes;
+	u32 length;
 
+	if (skb->ip_summed == CHECKSUM_PARTIAL &&
+	    unlikely(truncate_bytes != U32_MAX || !qp4_keeps_checksum(skb, emission)) &&
+	    !qp4_complete(sw, skb, meta, emission))
+		return false;
+	length = emission->headers_bytes;
 	if (length != replaced || length > skb_headlen(skb) ||
 	    memcmp(skb->data, emission->headers, length)) {
 		if (!pskb_may_pull(skb, replaced) ||
@@ -43,7 +49,7 @@ static bool qp4_replace(struct sk_buff *skb, const struct qp4_metadata *meta,
 			skb_pull(skb, replaced - length);
 		memcpy(skb->data, emission->headers, length);
 	}
-	return qp4_truncate(skb, min(emission->truncate_bytes, meta->truncate_bytes));
+	return qp4_truncate(skb, truncate_bytes);
 }
 
 /* Clones the packet as it was queued, with the program's metadata, to a clone session. */
@@ -100,10 +106,15 @@ static void qp4_egress_drop(struct sk_buff *skb, struct net_device *dev)
  * the packet to transmit or NULL.
  */
 static struct sk_buff *qp4_emit(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata *meta,
-				const struct qp4_emission *emission, struct net_device *dev)
+				struct qp4_emission *emission, struct net_device *dev)
 {
 	u64 *drop_counter = NULL;
 
+	if (unlikely(!qp4_store_checksum(sw, skb))) {
+		qp4_metadata_free(meta);
+		qp4_drop(skb, &sw->counters.no_memory);
+		return NULL;
+	}
 	if (unlikely(emission->clone))
 		qp4_clone_egress(sw, meta, skb, emission->session);
 	if (emission->drop) {
@@ -111,7 +122,7 @@ static struct sk_buff *qp4_emit(struct qp4_switch *sw, struct sk_buff *skb, stru
 		qp4_egress_drop(skb, dev);
 		return NULL;
 	}
-	if (unlikely(!qp4_replace(skb, meta, emission)))
+	if (unlikely(!qp4_replace(sw, skb, meta, emission)))
 		drop_counter = &sw->counters.no_memory;
 	else if (unlikely(emission->recirculate))
 		return qp4_recirculate(sw, skb, meta);
@@ -148,6 +159,7 @@ static struct sk_buff *qp4_run_egress(struct qp4_switch *sw, struct sk_buff *skb
 		qp4_drop(skb, &sw->counters.no_memory);
 		return NULL;
 	}
+	qp4_set_packet(sw, skb);
 	/* the packet is linear if the program accesses payload */
 	qp4_engine_egress(meta->pipeline->engine, meta->context, skb->data, skb_headlen(skb),
 			  departure, &emission);
@@ -169,6 +181,10 @@ void qp4_leave_cpu(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metada
 
 	sw->counters.packets_in++;
 	skb = qp4_run_egress(sw, skb, meta, &departure, NULL);
+	if (skb && skb->ip_summed == CHECKSUM_PARTIAL && skb_checksum_help(skb)) {
+		qp4_drop(skb, &sw->counters.no_memory);
+		skb = NULL;
+	}
 	if (skb)
 		qp4_packet_in(sw, skb);
 }

@@ -7,25 +7,6 @@
 #include "qp4.h"
 
 /*
- * The engine parses the linear head of a packet. If the parser needs more, it
- * gets the leading bytes that the program may access. Payload stays in page
- * fragments, as in Linux's IP forwarding, so that receivers account the same
- * memory (skb->truesize) with both.
- */
-const u8 *qp4_extend(void *owner, size_t *length)
-{
-	static u8 copied[QP4_MAX_FRONT];
-	const struct qp4_switch *sw = owner;
-	const struct sk_buff *skb = sw->parsed;
-	u32 bytes = min(sw->pipeline->reach, skb->len);
-
-	if (bytes <= *length || bytes > sizeof(copied) || skb_copy_bits(skb, 0, copied, bytes))
-		return NULL;
-	*length = bytes;
-	return copied;
-}
-
-/*
  * Sends a copy to each port of a multicast group. Does not consume the packet
  * or its metadata.
  */
@@ -57,6 +38,7 @@ static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_metadata *
 	struct qp4_arrival arrival = {
 		.now_us = qp4_now_us(),
 		.length = skb->len,
+		.checksum = qp4_checksum_position(skb),
 		.port = from->ingress_port,
 		.instance = QP4_INGRESS_CLONE,
 	};
@@ -70,9 +52,14 @@ static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_metadata *
 		sw->counters.no_memory++;
 		return;
 	}
-	sw->parsed = skb;
+	qp4_set_packet(sw, skb);
 	qp4_engine_parse_clone(engine, meta->context, skb->data, skb_headlen(skb), &arrival,
 			       from->context);
+	if (unlikely(!qp4_store_checksum(sw, skb))) {
+		qp4_metadata_free(meta);
+		sw->counters.no_memory++;
+		return;
+	}
 	for (i = 0; qp4_engine_session(engine, session, i, &replica, &truncate_bytes); i++) {
 		copy = qp4_clone_one(sw, skb, meta, &replica, QP4_INGRESS_CLONE, truncate_bytes,
 				     &copied);
@@ -84,27 +71,32 @@ static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_metadata *
 
 /*
  * Runs the program's ingress. @previous: metadata of the packet that was
- * resubmitted or recirculated, or NULL; consumed.
+ * resubmitted or recirculated, or NULL; consumed. Returns false if there is no
+ * memory.
  */
-static void qp4_decide(struct qp4_switch *sw, struct qp4_metadata *meta, struct sk_buff *skb,
+static bool qp4_decide(struct qp4_switch *sw, struct qp4_metadata *meta, struct sk_buff *skb,
 		       u8 instance, struct qp4_metadata *previous, struct qp4_decision *decision)
 {
 	struct qp4_arrival arrival = {
 		.now_us = qp4_now_us(),
 		.length = skb->len,
+		.checksum = qp4_checksum_position(skb),
 		.port = meta->ingress_port,
 		.instance = instance,
 	};
 	/* metadata of another program is ignored */
 	bool known = previous && previous->pipeline == meta->pipeline;
 
-	sw->parsed = skb;
+	qp4_set_packet(sw, skb);
 	qp4_engine_ingress(meta->pipeline->engine, meta->context, skb->data, skb_headlen(skb),
 			   &arrival, known ? previous->context : NULL, decision);
 	if (previous)
 		qp4_metadata_free(previous);
+	if (unlikely(!qp4_store_checksum(sw, skb)))
+		return false;
 	if (unlikely(decision->clone))
 		qp4_clone_ingress(sw, meta, skb, decision->session);
+	return true;
 }
 
 /*
@@ -116,6 +108,9 @@ static struct qp4_metadata *qp4_begin(struct qp4_switch *sw, struct sk_buff *skb
 	struct qp4_pipeline *pipeline = sw->pipeline;
 
 	if (unlikely(!pipeline || (pipeline->reach == U32_MAX && skb_linearize(skb))))
+		return NULL;
+	if (skb->ip_summed == CHECKSUM_PARTIAL &&
+	    unlikely(!pipeline->defers_checksums || skb_csum_is_sctp(skb)) && skb_checksum_help(skb))
 		return NULL;
 	return qp4_metadata_new(pipeline, port);
 }
@@ -137,7 +132,11 @@ void qp4_ingress(struct qp4_switch *sw, struct sk_buff *skb, u16 port, u8 instan
 			drop_counter = sw->pipeline ? &sw->counters.no_memory : &sw->counters.no_program;
 			break;
 		}
-		qp4_decide(sw, meta, skb, instance, previous, &decision);
+		if (unlikely(!qp4_decide(sw, meta, skb, instance, previous, &decision))) {
+			previous = meta;
+			drop_counter = &sw->counters.no_memory;
+			break;
+		}
 		previous = NULL;
 		if (likely(!decision.resubmit))
 			break;
@@ -154,7 +153,7 @@ void qp4_ingress(struct qp4_switch *sw, struct sk_buff *skb, u16 port, u8 instan
 		qp4_drop(skb, drop_counter);
 		return;
 	}
-	if (unlikely(!qp4_truncate_queued(skb, meta, decision.truncate_bytes))) {
+	if (unlikely(!qp4_truncate_queued(sw, skb, meta, decision.truncate_bytes))) {
 		qp4_metadata_free(meta);
 		qp4_drop(skb, &sw->counters.no_memory);
 		return;
@@ -170,9 +169,8 @@ void qp4_ingress(struct qp4_switch *sw, struct sk_buff *skb, u16 port, u8 instan
 }
 
 /*
- * Restores the packet as it was on the wire: with its VLAN tag, and with its
- * checksum, which a program may read or update. Returns NULL if there is no
- * memory.
+ * Restores the packet as it was on the wire, with its VLAN tag. Returns NULL if
+ * there is no memory.
  */
 static struct sk_buff *qp4_from_wire(struct sk_buff *skb)
 {
@@ -182,11 +180,8 @@ static struct sk_buff *qp4_from_wire(struct sk_buff *skb)
 		if (!skb)
 			return NULL;
 	}
-	if (unlikely(skb->ip_summed == CHECKSUM_PARTIAL && skb_checksum_help(skb))) {
-		kfree_skb(skb);
-		return NULL;
-	}
-	skb->ip_summed = CHECKSUM_NONE;
+	if (skb->ip_summed != CHECKSUM_PARTIAL)
+		skb->ip_summed = CHECKSUM_NONE;
 	return skb;
 }
 

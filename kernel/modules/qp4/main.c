@@ -63,6 +63,8 @@ int qp4_load(struct qp4_switch *sw, const u8 *image, size_t length, struct qp4_b
 	pipeline->reach = qp4_engine_lookahead_bytes(pipeline->engine);
 	if (pipeline->reach > QP4_MAX_FRONT)
 		pipeline->reach = U32_MAX;
+	pipeline->defers_checksums = pipeline->reach != U32_MAX &&
+				     qp4_engine_defers_checksums(pipeline->engine);
 	qp4_swap_pipeline(sw, pipeline);
 	return 0;
 }

@@ -38,6 +38,7 @@ struct qp4_pipeline {
 	refcount_t references;
 	struct qp4_engine *engine;
 	u32 reach;			/* leading bytes of a packet that it accesses; U32_MAX: all */
+	bool defers_checksums;
 	u32 free_metadata_count;	/* each with its context */
 	u32 free_context_count;		/* contexts of dropped packets */
 	struct qp4_metadata *free_metadata[QP4_MAX_FREE];
@@ -79,7 +80,11 @@ struct qp4_switch {
 	struct qp4_pipeline *pipeline;	/* NULL: no program */
 	struct qp4_port *ports[QP4_MOST_PORTS];
 	struct qp4_counters counters;
-	const struct sk_buff *parsed;	/* by the engine, for qp4_extend() */
+
+	/* for functions that the engine calls: its packet, and the checksum if it asked for it */
+	const struct sk_buff *packet;
+	__sum16 checksum;
+	bool has_checksum;
 
 	/* packets created by egress, processed after the port's queue run */
 	struct sk_buff_head deferred;
@@ -122,6 +127,14 @@ void qp4_metadata_free_cached(struct qp4_pipeline *pipeline);
 int qp4_metadata_init(void);
 void qp4_metadata_exit(void);
 
+/* head.c */
+u32 qp4_checksum_position(const struct sk_buff *skb);
+void qp4_set_packet(struct qp4_switch *sw, const struct sk_buff *skb);
+bool qp4_store_checksum(struct qp4_switch *sw, struct sk_buff *skb);
+bool qp4_complete(struct qp4_switch *sw, struct sk_buff *skb, const struct qp4_metadata *meta,
+		  struct qp4_emission *emission);
+bool qp4_keeps_checksum(const struct sk_buff *skb, const struct qp4_emission *emission);
+
 /* ingress.c */
 rx_handler_result_t qp4_receive(struct sk_buff **pskb);
 void qp4_ingress(struct qp4_switch *sw, struct sk_buff *skb, u16 port, u8 instance,
@@ -132,7 +145,8 @@ u64 qp4_now_us(void);
 void qp4_drop(struct sk_buff *skb, u64 *counter);
 bool qp4_round(struct qp4_switch *sw);
 bool qp4_truncate(struct sk_buff *skb, u32 bytes);
-bool qp4_truncate_queued(struct sk_buff *skb, struct qp4_metadata *meta, u32 bytes);
+bool qp4_truncate_queued(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata *meta,
+			 u32 bytes);
 u32 qp4_depth(const struct net_device *dev);
 void qp4_enqueue(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata *meta, u16 number,
 		 u8 priority);

@@ -62,13 +62,16 @@ bool qp4_truncate(struct sk_buff *skb, u32 bytes)
  * Truncated bytes that egress may need behind shorter headers are kept in the
  * metadata. Returns false if there is no memory.
  */
-bool qp4_truncate_queued(struct sk_buff *skb, struct qp4_metadata *meta, u32 bytes)
+bool qp4_truncate_queued(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata *meta,
+			 u32 bytes)
 {
 	u32 tail;
 
 	bytes = max_t(u32, bytes, ETH_HLEN);	/* shorter frames are not transmitted */
 	if (likely(bytes >= skb->len))
 		return true;
+	if (!qp4_complete(sw, skb, meta, NULL))
+		return false;
 	tail = min(skb->len - bytes, qp4_context_parsed(meta->context));
 	if (tail) {
 		meta->tail = kmalloc(tail, GFP_ATOMIC);
@@ -155,7 +158,7 @@ struct sk_buff *qp4_clone_one(struct qp4_switch *sw, struct sk_buff *skb,
 	if (!truncate_bytes)
 		return copy;
 	(*copied)->truncate_bytes = truncate_bytes;
-	if (!qp4_truncate_queued(copy, *copied, truncate_bytes)) {
+	if (!qp4_truncate_queued(sw, copy, *copied, truncate_bytes)) {
 		qp4_metadata_free(*copied);
 		qp4_drop(copy, &sw->counters.no_memory);
 		return NULL;

@@ -461,8 +461,8 @@ def switches_gone() -> None:
     assert kinds(Lab().exchange(FORWARD)) == [[], [(0, NORMAL, 64)], []]
 
 
-def routed(program: int, packets: int, payload: int, megabytes: int) -> None:
-    """Send datagrams, then a stream, through Linux's IP forwarding or a program (the example `routed`): bench/p4.py."""
+def hosts_and_switch(program: bool) -> tuple[list[Node], list[str]]:
+    """Two hosts, and between them Linux's IP forwarding or a program (the example `routed`)."""
     nodes, addresses = chain(2, [10 * GBIT], 5_000)
     for interface in ("left", "right"):
         nodes[1].qdisc(interface, "pfifo", struct.pack("<I", 1000))
@@ -474,6 +474,53 @@ def routed(program: int, packets: int, payload: int, megabytes: int) -> None:
         for request in items(read_input("requests")):
             assert switch.control(request) == b"\0", request
     settle()
+    return nodes, addresses
+
+
+def checksums(captured: int, hops: int) -> None:
+    """Datagrams and a stream arrive with valid checksums, which the senders leave to their devices.
+
+    `hops` is how often the program stamps a datagram with a congestion header.
+    """
+    nodes, addresses = hosts_and_switch(program=True)
+    wire = Wire(nodes[2], "left") if captured else None
+    generator = random.Random(1)
+    source, sink = udp_pair(nodes, addresses)
+    for size in (0, 1, 18, 1000, 1471, 1472, 3000):
+        source.send(sent := generator.randbytes(size))
+        assert sink.recv(4000) == sent
+    source, sink = udp_pair(nodes, addresses, 6190)
+    signal = bytes((1, 1, 0, 3, 0, 8, 0, 0)) + generator.randbytes(48) + bytes(32)  # data, maximum, 8 bits
+    for size in (len(signal), 100, 1472):
+        source.send(signal + bytes(size - len(signal)))
+        received = sink.recv(4000)
+        assert len(received) == size and received[6] == hops, received[:88].hex()
+    stream(nodes, addresses, 1 << 20)
+    nodes[2].enter()
+    counters = Path("/proc/thread-self/net/snmp").read_text().splitlines()
+    for names, values in zip(counters[::2], counters[1::2], strict=True):
+        found = dict(zip(names.split(), values.split(), strict=True))
+        assert found.get("InCsumErrors", "0") == "0", found
+    if wire:
+        frames = wire.received()
+        assert sum(map(has_valid_checksum, frames)) > 700, len(frames)
+    sink.close()
+
+
+def has_valid_checksum(frame: bytes) -> bool:
+    """Whether a frame has a checksum of TCP or UDP, which is valid; a fragment has none."""
+    packet = frame[14 : 14 + int.from_bytes(frame[16:18])]
+    if frame[12:14] != b"\x08\0" or packet[9] not in (6, 17) or int.from_bytes(packet[6:8]) & 0x3FFF:
+        return False
+    covered = packet[12:20] + bytes((0, packet[9])) + (len(packet) - 20).to_bytes(2) + packet[20:]
+    covered += bytes(len(covered) % 2)
+    assert sum(struct.unpack(f">{len(covered) // 2}H", covered)) % 0xFFFF == 0, packet.hex()
+    return True
+
+
+def routed(program: int, packets: int, payload: int, megabytes: int) -> None:
+    """Send datagrams, then a stream, through Linux's IP forwarding or a program: bench/p4.py."""
+    nodes, addresses = hosts_and_switch(bool(program))
     source, sink = udp_pair(nodes, addresses)
     assert traffic.blast(source.fileno(), packets, payload) == packets
     wait(10)

@@ -80,6 +80,21 @@ impl Engine {
         self.lookahead_bytes
     }
 
+    /// Whether the program can process packets with `Arrival::checksum`.
+    pub fn defers_checksums(&self) -> bool {
+        self.code.defers_checksums && self.lookahead_bytes.is_some()
+    }
+
+    /// Completes the checksum of a packet with `Context::defers_checksum`. After egress, the deparser runs again.
+    pub fn complete_checksum<S: Shell>(&mut self, context: &mut Context, checksum: u16, shell: &mut S) {
+        context.complete_checksum(checksum);
+        if !context.headers().is_empty() {
+            context.headers.clear();
+            let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, &[], shell);
+            interpreter.run(self.code.entry.deparser, state::EGRESS);
+        }
+    }
+
     /// Allocates a context. A shell reuses contexts.
     pub fn context(&self) -> Context {
         Context::new(&self.code, self.max_emitted_bytes, self.max_kept_bytes)
@@ -202,6 +217,7 @@ impl Engine {
         to.headers.clear();
         (to.parsed, to.arrived, to.length) = (from.parsed, from.arrived, from.length);
         (to.truncate, to.pending, to.drop_reason) = (from.truncate, Pending::default(), None);
+        to.deferred = from.deferred;
         if instance == Instance::EgressClone {
             to.truncate = None;
             to.reset_metadata(&self.code);

@@ -9,6 +9,9 @@ use crate::exec::packet::PreservedFields;
 use crate::ir::{FieldId, ListId};
 use crate::lower::Code;
 
+/// `Context::deferred` of a packet without such a checksum.
+pub(crate) const NOT_DEFERRED: u32 = u32::MAX;
+
 /// The headers that a deparser emits, in a buffer that is allocated in advance.
 #[derive(Debug, Clone)]
 pub(crate) struct Emitted {
@@ -61,6 +64,8 @@ pub struct Context {
     /// The packet's length with headers that were added and removed since (`packet_length`).
     pub(crate) length: u32,
     pub(crate) truncate: Option<u32>,
+    /// Place in the PHV of the checksum that is left to the device of the port, or `NOT_DEFERRED`.
+    pub(crate) deferred: u32,
     pub(crate) pending: Pending,
     /// The reason for which the program marked the packet to drop.
     pub(crate) drop_reason: Option<u32>,
@@ -88,6 +93,7 @@ impl Context {
             arrived: 0,
             length: 0,
             truncate: None,
+            deferred: NOT_DEFERRED,
             pending: Pending::default(),
             drop_reason: None,
         }
@@ -113,6 +119,19 @@ impl Context {
         self.parsed
     }
 
+    /// Whether the checksum that the packet's sender left to its device is not completed.
+    pub fn defers_checksum(&self) -> bool {
+        self.deferred != NOT_DEFERRED
+    }
+
+    /// Stores the completed checksum.
+    pub(crate) fn complete_checksum(&mut self, checksum: u16) {
+        let at = core::mem::replace(&mut self.deferred, NOT_DEFERRED) as usize;
+        if let Some(field) = self.phv.get_mut(at..at + 2) {
+            field.copy_from_slice(&checksum.to_be_bytes());
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn put(&mut self, place: Option<Place>, value: u64) {
         if let Some(place) = place {
@@ -134,6 +153,7 @@ impl Context {
         self.headers.clear();
         (self.parsed, self.arrived, self.length) = (0, length, length);
         (self.truncate, self.pending, self.drop_reason) = (None, Pending::default(), None);
+        self.deferred = NOT_DEFERRED;
     }
 
     pub(crate) fn reset_metadata(&mut self, code: &Code) {

@@ -25,7 +25,10 @@ pub(crate) struct Interpreter<'a, S> {
     pub code: &'a Code,
     pub state: &'a mut State,
     pub context: &'a mut Context,
+    /// The packet, up to a checksum that it does not have yet.
     pub packet: &'a [u8],
+    /// All bytes that the shell passed.
+    pub head: &'a [u8],
     pub shell: &'a mut S,
     pub frame: Frame,
     /// The error that ended the parser.
@@ -80,6 +83,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
             state,
             context,
             packet,
+            head: packet,
             shell,
             frame,
             error: None,
@@ -92,6 +96,10 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     /// Sets the metadata of a packet's arrival, and runs the parser and the verification of checksums.
     pub fn parse(&mut self, arrival: &Arrival) {
         let standard = self.code.standard;
+        if let Some(visible) = arrival.checksum.and_then(|at| self.head.get(..at as usize)) {
+            self.packet = visible;
+            self.frame.show_packet(visible.len());
+        }
         let error = self.run_parser(arrival);
         self.context.put(standard.checksum_error, 0);
         self.run(self.code.entry.verify, INGRESS);
@@ -165,7 +173,6 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     ///
     /// This loop has the most frequent instructions, so that one indirect jump dispatches each.
     pub fn run_both(&mut self, begin: Pc, second: Pc, reason: u32) {
-        use Instruction::*;
         self.frame.returning = Return { pc: second, reason, control_reason: reason };
         self.backward_jumps_left = MAX_BACKWARD_JUMPS;
         let code = self.code;
@@ -174,57 +181,65 @@ impl<'a, S: Shell> Interpreter<'a, S> {
             pc = self.run_native(pc);
             let Some(instruction) = code.instructions.get(pc as usize) else { break };
             pc += 1;
-            match *instruction {
-                LoadByte { to, at } => self.fetch(to, at, bits::byte),
-                LoadShort { to, at } => self.fetch(to, at, bits::short),
-                LoadWord { to, at } => self.fetch(to, at, bits::word),
-                LoadLong { to, at } => self.fetch(to, at, bits::long),
-                LoadBits { to, place } => self.load(to, place.load(&self.context.phv)),
-                StoreByte { at, from } => self.put(at, from, bits::put_byte),
-                StoreShort { at, from } => self.put(at, from, bits::put_short),
-                StoreWord { at, from } => self.put(at, from, bits::put_word),
-                StoreLong { at, from } => self.put(at, from, bits::put_long),
-                StoreBits { place, from } => self.store_into(place, from),
-                CopyByte { to, from } => self.copy(to, from, bits::byte, bits::put_byte),
-                CopyShort { to, from } => self.copy(to, from, bits::short, bits::put_short),
-                CopyWord { to, from } => self.copy(to, from, bits::word, bits::put_word),
-                CopyLong { to, from } => self.copy(to, from, bits::long, bits::put_long),
-                Set { to, value } => self.set(to, i128::from(value)),
-                Move { to, from } => self.set(to, self.number(from)),
-                Add { to, left, right } => self.binary(to, left, right, i128::wrapping_add),
-                Subtract { to, left, right } => self.binary(to, left, right, i128::wrapping_sub),
-                And { to, left, right } => self.binary(to, left, right, |left, right| left & right),
-                Invert { to, from } => self.unary(to, from, |from| !from),
-                AddWith { to, left, value } => self.unary(to, left, |left| left.wrapping_add(value.into())),
-                AndWith { to, left, value } => self.unary(to, left, |left| left & i128::from(value)),
-                ShiftLeftWith { to, left, bits } => self.unary(to, left, |left| left << (bits & 127)),
-                ShiftRightWith { to, left, bits } => self.unary(to, left, |left| left >> (bits & 127)),
-                Cut { to, from, bits } => self.unary(to, from, |from| from & low_bits(bits)),
-                Jump { to } => pc = self.jump(pc, to),
-                JumpIf { condition, to } => pc = self.jump_when(self.number(condition) != 0, pc, to),
-                JumpUnless { condition, to } => pc = self.jump_when(self.number(condition) == 0, pc, to),
-                JumpByte { when, to, field, jump } => pc = self.jump_byte(pc, when, (to, field), jump),
-                JumpCompareByte { comparison, to, field, value, jump } => {
-                    pc = self.jump_compare_byte(pc, (comparison, to), field, value, jump);
-                }
-                JumpCompareWith { comparison, to, left, value, jump } => {
-                    pc = self.jump_compare(pc, (comparison, to), left, value.into(), jump);
-                }
-                JumpCompare { comparison, to, left, right, jump } => {
-                    pc = self.jump_compare(pc, (comparison, to), left, self.number(right), jump);
-                }
-                StoreConstants { count, first } => pc = self.store_constants(pc, first, count),
-                StoreArguments { count, to, first } => pc = self.store_arguments(pc, to, first, count),
-                LoadLongs { first, second } => pc = self.load_longs(pc, first, second),
-                Transfer { to, from, into } => pc = self.transfer(pc, to, from, into),
-                AddStore { to, left, right, into } => pc = self.add_store(pc, to, (left, right), into),
-                InvertStore { to, from, into } => pc = self.invert_store(pc, to, from, into),
-                AddByte { to, at, value } => pc = self.add_byte(pc, to, at, value),
-                EmitEach { first, count } => pc = self.emit_each(pc, first, count),
-                End => pc = self.end(),
-                instruction => pc = self.run_other(instruction, pc),
-            }
+            pc = self.step(*instruction, pc);
         }
+    }
+
+    /// Runs one instruction and returns the next one.
+    #[inline(always)]
+    fn step(&mut self, instruction: Instruction, pc: Pc) -> Pc {
+        use Instruction::*;
+        match instruction {
+            LoadByte { to, at } => self.fetch(to, at, bits::byte),
+            LoadShort { to, at } => self.fetch(to, at, bits::short),
+            LoadWord { to, at } => self.fetch(to, at, bits::word),
+            LoadLong { to, at } => self.fetch(to, at, bits::long),
+            LoadBits { to, place } => self.load(to, place.load(&self.context.phv)),
+            StoreByte { at, from } => self.put(at, from, bits::put_byte),
+            StoreShort { at, from } => self.put(at, from, bits::put_short),
+            StoreWord { at, from } => self.put(at, from, bits::put_word),
+            StoreLong { at, from } => self.put(at, from, bits::put_long),
+            StoreBits { place, from } => self.store_into(place, from),
+            CopyByte { to, from } => self.copy(to, from, bits::byte, bits::put_byte),
+            CopyShort { to, from } => self.copy(to, from, bits::short, bits::put_short),
+            CopyWord { to, from } => self.copy(to, from, bits::word, bits::put_word),
+            CopyLong { to, from } => self.copy(to, from, bits::long, bits::put_long),
+            Set { to, value } => self.set(to, i128::from(value)),
+            Move { to, from } => self.set(to, self.number(from)),
+            Add { to, left, right } => self.binary(to, left, right, i128::wrapping_add),
+            Subtract { to, left, right } => self.binary(to, left, right, i128::wrapping_sub),
+            And { to, left, right } => self.binary(to, left, right, |left, right| left & right),
+            Invert { to, from } => self.unary(to, from, |from| !from),
+            AddWith { to, left, value } => self.unary(to, left, |left| left.wrapping_add(value.into())),
+            AndWith { to, left, value } => self.unary(to, left, |left| left & i128::from(value)),
+            ShiftLeftWith { to, left, bits } => self.unary(to, left, |left| left << (bits & 127)),
+            ShiftRightWith { to, left, bits } => self.unary(to, left, |left| left >> (bits & 127)),
+            Cut { to, from, bits } => self.unary(to, from, |from| from & low_bits(bits)),
+            Jump { to } => return self.jump(pc, to),
+            JumpIf { condition, to } => return self.jump_when(self.number(condition) != 0, pc, to),
+            JumpUnless { condition, to } => return self.jump_when(self.number(condition) == 0, pc, to),
+            JumpByte { when, to, field, jump } => return self.jump_byte(pc, when, (to, field), jump),
+            JumpCompareByte { comparison, to, field, value, jump } => {
+                return self.jump_compare_byte(pc, (comparison, to), field, value, jump);
+            }
+            JumpCompareWith { comparison, to, left, value, jump } => {
+                return self.jump_compare(pc, (comparison, to), left, value.into(), jump);
+            }
+            JumpCompare { comparison, to, left, right, jump } => {
+                return self.jump_compare(pc, (comparison, to), left, self.number(right), jump);
+            }
+            StoreConstants { count, first } => return self.store_constants(pc, first, count),
+            StoreArguments { count, to, first } => return self.store_arguments(pc, to, first, count),
+            LoadLongs { first, second } => return self.load_longs(pc, first, second),
+            Transfer { to, from, into } => return self.transfer(pc, to, from, into),
+            AddStore { to, left, right, into } => return self.add_store(pc, to, (left, right), into),
+            InvertStore { to, from, into } => return self.invert_store(pc, to, from, into),
+            AddByte { to, at, value } => return self.add_byte(pc, to, at, value),
+            EmitEach { first, count } => return self.emit_each(pc, first, count),
+            End => return self.end(),
+            instruction => return self.run_other(instruction, pc),
+        }
+        pc
     }
 
     /// Runs one of the other instructions and returns the next one.
@@ -267,6 +282,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
                 self.error = Some(self.number(error) as u32);
                 return HALT;
             }
+            Guarded { instruction } => return self.run_guarded(instruction, pc),
             Rare { op } if self.run_rare(op) == Flow::Stop => return HALT,
             _ => {}
         }
@@ -287,6 +303,21 @@ impl<'a, S: Shell> Interpreter<'a, S> {
             self.jump(next, jump)
         } else {
             next
+        }
+    }
+
+    /// Completes the checksum that the packet's sender left to its device, and runs an instruction that accesses it.
+    #[inline(never)]
+    fn run_guarded(&mut self, instruction: u32, pc: Pc) -> Pc {
+        let Some(instruction) = self.code.guarded.get(instruction as usize).copied() else { return HALT };
+        self.complete_checksum();
+        self.step(instruction, pc)
+    }
+
+    pub(super) fn complete_checksum(&mut self) {
+        if self.context.defers_checksum() {
+            let checksum = self.shell.checksum();
+            self.context.complete_checksum(checksum);
         }
     }
 

@@ -26,6 +26,9 @@ pub struct Arrival<'a> {
     pub instance: Instance,
     /// Preserved fields of a resubmitted, recirculated or cloned packet.
     pub preserved: Option<&'a PreservedFields>,
+    /// Position of a checksum of TCP or UDP that the sender left to its device: the packet does not have it yet. Only
+    /// if `Engine::defers_checksums`.
+    pub checksum: Option<u32>,
 }
 
 /// The preserved values of a field list, in its order, each in whole bytes, big endian.
@@ -104,8 +107,12 @@ pub trait Shell {
     /// Reports a failed assert or assume.
     fn failed(&mut self, message: &str);
     /// More of a packet of which the engine got only the first bytes: all, or at least `Engine::lookahead_bytes`. They
-    /// begin with the bytes that the engine got. The engine calls it at most once for a packet, if the parser needs it.
+    /// begin with the bytes that the engine got, with the checksum completed. The engine calls it at most once for a packet, if the parser needs it.
     fn extend<'a>(&mut self, packet: &'a [u8]) -> &'a [u8] {
         packet
+    }
+    /// The completed checksum of a packet with `Arrival::checksum`.
+    fn checksum(&mut self) -> u16 {
+        0
     }
 }

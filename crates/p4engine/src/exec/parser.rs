@@ -7,7 +7,7 @@ use crate::exec::context::push_bytes;
 use crate::exec::interpreter::{Flow, Interpreter, HALT};
 use crate::exec::packet::Shell;
 use crate::ir::{HeaderId, Op, Pc, Reg, SelectKey, SelectOn, StackId};
-use crate::lower::operands::KeyPart;
+use crate::lower::operands::{Header, KeyPart};
 
 impl<'a, S: Shell> Interpreter<'a, S> {
     fn fail(&mut self, error: u32) -> Flow {
@@ -18,15 +18,29 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     /// Gets more of the packet from the shell. Returns whether there is more.
     #[cold]
     fn extend(&mut self) -> bool {
-        if core::mem::replace(&mut self.is_extended, true)
-            || self.packet.len() >= self.context.arrived as usize
-        {
+        let bytes = self.packet.len();
+        if core::mem::replace(&mut self.is_extended, true) || bytes >= self.context.arrived as usize {
             return false;
         }
-        let bytes = self.packet.len();
-        self.packet = self.shell.extend(self.packet);
+        self.complete_checksum();
+        self.head = self.shell.extend(self.head);
+        self.packet = self.head;
         self.frame.set_packet(self.packet);
         self.packet.len() > bytes
+    }
+
+    /// Gets as much of the packet as a header at `from` needs.
+    #[cold]
+    fn extend_to(&mut self, header: &Header, from: usize) {
+        let (end, bytes) = (from + header.bytes as usize, self.packet.len());
+        // The packet is cut before its checksum, which is in this header or before the bytes that the parser needs.
+        if bytes < self.head.len() && end <= self.head.len() && header.defers_at(bytes.wrapping_sub(from)) {
+            self.context.deferred = header.at + (bytes - from) as u32;
+            self.packet = self.head;
+            self.frame.show_packet(self.packet.len());
+        } else {
+            self.extend();
+        }
     }
 
     /// The packet after the parser's position.
@@ -42,7 +56,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         let Some(varbit) = header.varbit else {
             let bytes = header.bytes as usize;
             if self.packet.len() < from + bytes {
-                self.extend();
+                self.extend_to(header, from);
             }
             let Some(source) = self.packet.get(from..from + bytes) else {
                 return self.fail(errors.packet_too_short);

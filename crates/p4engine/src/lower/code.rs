@@ -16,6 +16,10 @@ use crate::native::Native;
 pub(crate) struct Code {
     pub instructions: Vec<Instruction>,
     pub sequences: Sequences,
+    /// The instructions that `Instruction::Guarded` runs.
+    pub guarded: Vec<Instruction>,
+    /// Whether a checksum may be left to the device of the port: the deparser can run twice.
+    pub defers_checksums: bool,
     /// Operands of `Instruction::Rare`.
     pub rare: Vec<Op>,
     pub entry: Entry,

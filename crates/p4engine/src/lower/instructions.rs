@@ -224,6 +224,10 @@ pub(crate) enum Instruction {
         from: Reg,
     },
     End,
+    /// Completes the checksum that the packet's sender left to its device, and runs `Code::guarded[instruction]`.
+    Guarded {
+        instruction: u32,
+    },
     /// Runs an operation of `Code::rare`. So an instruction has at most 16 bytes.
     Rare {
         op: u32,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Lowering: translates a verified program into the code that the interpreter runs.
 
+pub(crate) mod checksums;
 mod code;
 mod fused;
 mod hashes;

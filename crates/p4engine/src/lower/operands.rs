@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::arith::bits::Place;
 use crate::ir::{self, FieldId, HashKind, HeaderId, Pc, Program, Reg, SelectKey, SelectOn};
+use crate::lower::checksums::CHECKSUM_OFFSETS;
 
 /// The place of a header's validity bit in the PHV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,9 +52,16 @@ pub(crate) struct Header {
     pub varbit: Option<Varbit>,
     pub first_field: FieldId,
     pub fields: u16,
+    /// Whether a checksum may be at each of `CHECKSUM_OFFSETS`.
+    pub defers: [bool; 2],
 }
 
 impl Header {
+    /// Whether a checksum may be at this offset in bytes.
+    pub fn defers_at(&self, offset: usize) -> bool {
+        CHECKSUM_OFFSETS.iter().zip(self.defers).any(|(known, defers)| defers && *known as usize == offset)
+    }
+
     /// The header's validity. None: metadata, which is always valid.
     pub(super) fn validity(&self) -> Option<Validity> {
         (!self.metadata).then_some(Validity { at: self.valid_at, bit: self.valid_bit })

@@ -21,6 +21,8 @@ impl Code {
         let mut code = Code {
             instructions: Vec::new(),
             sequences: Sequences::default(),
+            guarded: Vec::new(),
+            defers_checksums: false,
             rare: Vec::new(),
             entry: program.entry,
             preludes: Preludes::default(),
@@ -56,6 +58,7 @@ impl Code {
         for op in &program.code {
             code.add(op);
         }
+        code.guard_checksums(program);
         code.add_preludes(program);
         code.sequences = fuse(&mut code.instructions, &code.headers);
         code.standard = code.standard(&program.standard);
@@ -88,6 +91,7 @@ impl Code {
             varbit,
             first_field: header.first_field,
             fields: header.fields,
+            defers: [false; 2],
         }
     }
 

@@ -38,7 +38,9 @@ pub struct Frame {
     numbers: *mut i128,
     arguments: *mut u64,
     packet: *const u8,
+    /// Bytes of the packet that the parser may access, and that the shell passed.
     packet_bytes: usize,
+    head_bytes: usize,
     parsed: *mut u32,
     headers: *mut u8,
     headers_used: *mut usize,
@@ -46,6 +48,7 @@ pub struct Frame {
     lines: *const Line,
     counters: *const Span,
     arrived: u64,
+    deferred: *mut u32,
     offsets: *const u32,
     /// The code's beginning. 0: the interpreter runs all instructions.
     code: usize,
@@ -57,6 +60,7 @@ const FRAME_NUMBERS: i32 = offset_of!(Frame, numbers) as i32;
 const FRAME_ARGUMENTS: i32 = offset_of!(Frame, arguments) as i32;
 const FRAME_PACKET: i32 = offset_of!(Frame, packet) as i32;
 const FRAME_PACKET_BYTES: i32 = offset_of!(Frame, packet_bytes) as i32;
+const FRAME_HEAD_BYTES: i32 = offset_of!(Frame, head_bytes) as i32;
 const FRAME_PARSED: i32 = offset_of!(Frame, parsed) as i32;
 const FRAME_HEADERS: i32 = offset_of!(Frame, headers) as i32;
 const FRAME_HEADERS_USED: i32 = offset_of!(Frame, headers_used) as i32;
@@ -67,6 +71,7 @@ const FRAME_CONTROL_REASON: i32 = offset_of!(Frame, returning) as i32 + RETURN_C
 const FRAME_LINES: i32 = offset_of!(Frame, lines) as i32;
 const FRAME_COUNTERS: i32 = offset_of!(Frame, counters) as i32;
 const FRAME_ARRIVED: i32 = offset_of!(Frame, arrived) as i32;
+const FRAME_DEFERRED: i32 = offset_of!(Frame, deferred) as i32;
 const FRAME_OFFSETS: i32 = offset_of!(Frame, offsets) as i32;
 const FRAME_CODE: i32 = offset_of!(Frame, code) as i32;
 
@@ -134,6 +139,7 @@ impl Frame {
             arguments: state.arguments.as_mut_ptr(),
             packet: packet.as_ptr(),
             packet_bytes: packet.len(),
+            head_bytes: packet.len(),
             parsed: &mut context.parsed,
             headers: headers.as_mut_ptr(),
             max_headers: headers.len(),
@@ -141,6 +147,7 @@ impl Frame {
             lines: state.lines.as_ptr(),
             counters: state.counter_spans.as_ptr(),
             arrived: context.arrived.into(),
+            deferred: &mut context.deferred,
             offsets: native.map_or(core::ptr::null(), |native| native.offsets.as_ptr()),
             code: native.map_or(0, |native| native.executable.enter as usize),
         }
@@ -150,7 +157,14 @@ impl Frame {
 impl Frame {
     #[inline(always)]
     pub(crate) fn set_packet(&mut self, packet: &[u8]) {
-        (self.packet, self.packet_bytes) = (packet.as_ptr(), packet.len());
+        self.packet = packet.as_ptr();
+        (self.packet_bytes, self.head_bytes) = (packet.len(), packet.len());
+    }
+
+    /// Lets the parser access so many of the bytes that the shell passed.
+    #[inline(always)]
+    pub(crate) fn show_packet(&mut self, bytes: usize) {
+        self.packet_bytes = bytes;
     }
 }
 
@@ -175,7 +189,12 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         let Some(native) = self.code.native.as_ref().filter(|_| self.frame.code != 0) else { return pc };
         let Some(offset) = native.offsets.get(pc as usize) else { return pc };
         let instruction = self.frame.code + *offset as usize;
-        (native.executable.enter)(&mut self.frame, instruction) as Pc
+        let next = (native.executable.enter)(&mut self.frame, instruction) as Pc;
+        // The code deferred a checksum.
+        if self.frame.packet_bytes != self.packet.len() {
+            self.packet = self.head;
+        }
+        next
     }
 }
 

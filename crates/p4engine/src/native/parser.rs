@@ -3,11 +3,16 @@
 
 use crate::arith::bits::Place;
 use crate::ir::{HeaderId, Pc, SelectKey};
+use crate::lower::checksums::CHECKSUM_OFFSETS;
+use crate::lower::operands::Header;
 use crate::native::assembler::{
     Alu, Condition, Label, Memory, Register, Shift, FRAME, PACKET, PHV, RAX, RCX, RDI, RDX, RSI,
 };
 use crate::native::translate::{window_bytes, Translator};
-use crate::native::{FRAME_HEADERS, FRAME_HEADERS_USED, FRAME_MAX_HEADERS, FRAME_PACKET_BYTES, FRAME_PARSED};
+use crate::native::{
+    FRAME_DEFERRED, FRAME_HEADERS, FRAME_HEADERS_USED, FRAME_HEAD_BYTES, FRAME_MAX_HEADERS,
+    FRAME_PACKET_BYTES, FRAME_PARSED,
+};
 
 /// Maximum size of a header that is copied without a loop.
 const MAX_COPIED: usize = 256;
@@ -63,6 +68,36 @@ impl<'a> Translator<'a> {
         asm.alu(Alu::Add, RDI, PACKET);
     }
 
+    /// `position` of a header that may have a checksum. If the packet is cut before it, it is deferred, as by
+    /// `Interpreter::extend_to`.
+    fn position_or_defer(&mut self, pc: Pc, header: &Header) {
+        let asm = &mut self.asm;
+        let (defer, inside) = (asm.local(), asm.local());
+        asm.load64(RDI, Memory::new(FRAME, FRAME_PARSED));
+        asm.load32(RDI, Memory::new(RDI, 0));
+        asm.copy(RCX, RDI);
+        asm.alu_constant(Alu::Add, RCX, header.bytes as i32);
+        asm.load64(RAX, Memory::new(FRAME, FRAME_PACKET_BYTES));
+        asm.alu(Alu::Compare, RCX, RAX);
+        asm.jump_if(Condition::BelowOrEqual, inside);
+        asm.alu(Alu::Subtract, RAX, RDI);
+        for (offset, _) in CHECKSUM_OFFSETS.iter().zip(header.defers).filter(|(_, defers)| *defers) {
+            asm.alu_constant(Alu::Compare, RAX, *offset as i32);
+            asm.jump_if(Condition::Equal, defer);
+        }
+        asm.jump(Label::Exit(pc));
+        asm.bind(defer);
+        asm.load64(RDX, Memory::new(FRAME, FRAME_HEAD_BYTES));
+        asm.alu(Alu::Compare, RCX, RDX);
+        asm.jump_if(Condition::Above, Label::Exit(pc));
+        asm.store64(Memory::new(FRAME, FRAME_PACKET_BYTES), RDX);
+        asm.load64(RDX, Memory::new(FRAME, FRAME_DEFERRED));
+        asm.alu_constant(Alu::Add, RAX, header.at as i32);
+        asm.store32(Memory::new(RDX, 0), RAX);
+        asm.bind(inside);
+        asm.alu(Alu::Add, RDI, PACKET);
+    }
+
     pub fn extract(&mut self, pc: Pc, header: HeaderId) -> Option<()> {
         let header = *self.code.headers.get(usize::from(header))?;
         let bytes = header.bytes as usize;
@@ -70,7 +105,11 @@ impl<'a> Translator<'a> {
             return None;
         }
         let (to, valid) = (self.phv(header.at, bytes)?, self.phv(header.valid_at, 1)?);
-        self.position(pc, bytes, RCX);
+        if header.defers == [false; 2] {
+            self.position(pc, bytes, RCX);
+        } else {
+            self.position_or_defer(pc, &header);
+        }
         self.copy_bytes(to, Memory::new(RDI, 0), bytes);
         self.asm.or_byte(valid, header.valid_bit);
         self.asm.load64(RDI, Memory::new(FRAME, FRAME_PARSED));

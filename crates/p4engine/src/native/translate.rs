@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::arith::bits::{ones, Place, Window};
 use crate::control;
+use crate::exec::context::NOT_DEFERRED;
 use crate::exec::interpreter::{low_bits, HALT};
 use crate::exec::state::State;
 use crate::ir::{HashKind, Pc, Reg, MAX_REGISTERS};
@@ -19,7 +20,7 @@ use crate::native::assembler::{
 };
 use crate::native::{
     Span, COUNT_BYTES, COUNT_PACKETS, FRAME_ARGUMENTS, FRAME_ARRIVED, FRAME_CODE, FRAME_CONTROL_REASON,
-    FRAME_COUNTERS, FRAME_NUMBERS, FRAME_OFFSETS, FRAME_PACKET, FRAME_PHV, FRAME_RETURN_PC,
+    FRAME_COUNTERS, FRAME_DEFERRED, FRAME_NUMBERS, FRAME_OFFSETS, FRAME_PACKET, FRAME_PHV, FRAME_RETURN_PC,
     FRAME_RETURN_REASON, SPAN_ADDRESS, SPAN_SIZE,
 };
 use crate::tables::Table;
@@ -396,6 +397,7 @@ impl<'a> Translator<'a> {
                 self.asm.jump_if(Condition::Equal, Label::Exit(pc));
             }
             End => self.end(),
+            Guarded { instruction } => self.guarded(pc, instruction)?,
             Apply { table } => self.apply(pc, table)?,
             Count { counter, index } => self.count(counter, index)?,
             Checksum { to, hash } => self.checksum(to, hash)?,
@@ -418,6 +420,17 @@ impl<'a> Translator<'a> {
             other => self.arithmetic(other)?,
         }
         Some(())
+    }
+
+    /// Runs an instruction unless a checksum is deferred.
+    fn guarded(&mut self, pc: Pc, instruction: u32) -> Option<()> {
+        let instruction = *self.code.guarded.get(instruction as usize)?;
+        self.asm.load64(RAX, Memory::new(FRAME, FRAME_DEFERRED));
+        self.asm.load32(RAX, Memory::new(RAX, 0));
+        self.asm.set(RCX, NOT_DEFERRED.into());
+        self.asm.alu(Alu::Compare, RAX, RCX);
+        self.asm.jump_if(Condition::NotEqual, Label::Exit(pc));
+        self.translate(pc, instruction)
     }
 
     /// Returns from an action to its control, or to the interpreter at the end of a block.

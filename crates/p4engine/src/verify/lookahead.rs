@@ -62,7 +62,7 @@ impl Program {
     }
 
     /// These instructions and all that can follow them.
-    fn reachable(&self, mut open: Vec<Pc>) -> Vec<Pc> {
+    pub(crate) fn reachable(&self, mut open: Vec<Pc>) -> Vec<Pc> {
         let (mut seen, mut found) = (vec![false; self.code.len()], Vec::new());
         while let Some(pc) = open.pop() {
             let Some(seen) = seen.get_mut(pc as usize).filter(|seen| !**seen) else { continue };

@@ -46,7 +46,8 @@ impl Loopback {
         let mut shell = EventShell(&self.events);
         let mut context = engine.context();
         let length = packet.len() as u32;
-        let arrival = Arrival { port, length, now_us, instance: Instance::Normal, preserved: None };
+        let arrival =
+            Arrival { port, length, now_us, instance: Instance::Normal, preserved: None, checksum: None };
         let decision = engine.ingress(&mut context, packet, &arrival, &mut shell);
         let mut sent = vec![];
         if let Some(session) = decision.clone.and_then(|session| engine.session(session)).cloned() {

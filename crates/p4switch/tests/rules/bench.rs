@@ -124,7 +124,8 @@ impl Bench {
     /// A packet arrives at `port` and stays in its queue.
     pub fn arrive(&mut self, port: u16, packet: &[u8], now_us: u64) -> Decision {
         let length = packet.len().try_into().unwrap();
-        let arrival = Arrival { port, length, now_us, instance: Instance::Normal, preserved: None };
+        let arrival =
+            Arrival { port, length, now_us, instance: Instance::Normal, preserved: None, checksum: None };
         self.engine.ingress(&mut self.context, packet, &arrival, &mut self.shell)
     }
 
