@@ -9,8 +9,10 @@
 //! The engine has no unsafe code. It passes the machine code to `Engine::translate`'s caller, which places it in
 //! executable memory. On other processors there is no translation.
 
+mod arithmetic;
 mod assembler;
 pub(crate) mod cache;
+mod fused;
 mod parser;
 mod translate;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Translation of fields, arithmetic and jumps.
+//! Translation of fields, jumps and externs, and of a program as a whole.
 //!
 //! RAX and RDX have a number of the program, its lower and its upper half; RCX and RSI a second one.
 
@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use crate::arith::bits::{ones, Place, Window};
 use crate::control;
 use crate::exec::context::NOT_DEFERRED;
-use crate::exec::interpreter::{low_bits, HALT};
+use crate::exec::interpreter::HALT;
 use crate::exec::state::State;
 use crate::ir::{HashKind, Pc, Reg, MAX_REGISTERS};
-use crate::lower::instructions::{Comparison, Instruction};
+use crate::lower::instructions::Instruction;
 use crate::lower::operands::HashPart;
 use crate::lower::Code;
 use crate::native::assembler::{
@@ -60,7 +60,7 @@ pub(super) struct Translator<'a> {
 }
 
 /// The lower half of a register of the program. The upper half follows.
-fn number(register: Reg) -> Memory {
+pub(super) fn number(register: Reg) -> Memory {
     Memory::new(NUMBERS, (usize::from(register) % MAX_REGISTERS * 16) as i32)
 }
 
@@ -136,7 +136,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Clears the bits of a register that a mask does not have. Overwrites RDX.
-    fn mask(&mut self, register: Register, mask: u64) {
+    pub(super) fn mask(&mut self, register: Register, mask: u64) {
         match i32::try_from(mask as i64) {
             Ok(mask) => self.asm.alu_constant(Alu::And, register, mask),
             Err(_) => {
@@ -147,7 +147,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Stores the low bits of RAX in the PHV. Overwrites RAX, RCX and RDX.
-    fn store(&mut self, place: Place) -> Option<()> {
+    pub(super) fn store(&mut self, place: Place) -> Option<()> {
         let to = self.phv(place.at.into(), window_bytes(place.window)?)?;
         if !place.fills_window() {
             let mask = ones(place.width());
@@ -189,39 +189,39 @@ impl<'a> Translator<'a> {
     }
 
     /// Stores RAX as an unsigned number.
-    fn set_unsigned(&mut self, to: Reg) {
+    pub(super) fn set_unsigned(&mut self, to: Reg) {
         self.asm.store64(number(to), RAX);
         self.asm.store_constant(number(to).plus(8), 0);
     }
 
-    fn get(&mut self, from: Reg) {
+    pub(super) fn get(&mut self, from: Reg) {
         self.asm.load64(RAX, number(from));
         self.asm.load64(RDX, number(from).plus(8));
     }
 
-    fn put(&mut self, to: Reg) {
+    pub(super) fn put(&mut self, to: Reg) {
         self.asm.store64(number(to), RAX);
         self.asm.store64(number(to).plus(8), RDX);
     }
 
     /// Loads the second number.
-    fn get_second(&mut self, from: Reg) {
+    pub(super) fn get_second(&mut self, from: Reg) {
         self.asm.load64(RCX, number(from));
         self.asm.load64(RSI, number(from).plus(8));
     }
 
-    fn set_second(&mut self, value: i64) {
+    pub(super) fn set_second(&mut self, value: i64) {
         self.asm.set(RCX, value as u64);
         self.asm.set(RSI, if value < 0 { u64::MAX } else { 0 });
     }
 
     /// Applies an operation to the halves of both numbers.
-    fn binary(&mut self, lower: Alu, upper: Alu) {
+    pub(super) fn binary(&mut self, lower: Alu, upper: Alu) {
         self.asm.alu(lower, RAX, RCX);
         self.asm.alu(upper, RDX, RSI);
     }
 
-    fn load_number(&mut self, to: Reg, place: Place) -> Option<()> {
+    pub(super) fn load_number(&mut self, to: Reg, place: Place) -> Option<()> {
         self.load(place, PHV)?;
         self.set_unsigned(to);
         Some(())
@@ -232,12 +232,12 @@ impl<'a> Translator<'a> {
         self.store(place)
     }
 
-    fn store_value(&mut self, place: Place, value: u64) -> Option<()> {
+    pub(super) fn store_value(&mut self, place: Place, value: u64) -> Option<()> {
         self.asm.set(RAX, value);
         self.store(place)
     }
 
-    fn load_argument(&mut self, argument: u16) -> Option<()> {
+    pub(super) fn load_argument(&mut self, argument: u16) -> Option<()> {
         if usize::from(argument) >= self.arguments {
             return None;
         }
@@ -249,118 +249,6 @@ impl<'a> Translator<'a> {
     fn copy_field(&mut self, to: u16, from: u16, window: Window) -> Option<()> {
         self.load(Place::full_window(window, from), PHV)?;
         self.store(Place::full_window(window, to))
-    }
-
-    fn multiply(&mut self, to: Reg, left: Reg, right: Reg) {
-        let asm = &mut self.asm;
-        asm.load64(RCX, number(left).plus(8));
-        asm.multiply(RCX, number(right));
-        asm.load64(RSI, number(right).plus(8));
-        asm.multiply(RSI, number(left));
-        asm.load64(RAX, number(left));
-        asm.multiply_wide(number(right));
-        asm.alu(Alu::Add, RDX, RCX);
-        asm.alu(Alu::Add, RDX, RSI);
-        self.put(to);
-    }
-
-    /// Shifts RDX and RAX left by fewer than 128 bits.
-    fn shift_left(&mut self, bits: u8) {
-        let asm = &mut self.asm;
-        match bits {
-            0 => {}
-            1..=63 => {
-                asm.shift_left_from(RDX, RAX, bits);
-                asm.shift(Shift::Left, RAX, bits);
-            }
-            _ => {
-                asm.copy(RDX, RAX);
-                asm.shift(Shift::Left, RDX, bits - 64);
-                asm.set(RAX, 0);
-            }
-        }
-    }
-
-    /// Shifts RDX and RAX right by fewer than 128 bits, signed.
-    fn shift_right(&mut self, bits: u8) {
-        let asm = &mut self.asm;
-        match bits {
-            0 => {}
-            1..=63 => {
-                asm.shift_right_from(RAX, RDX, bits);
-                asm.shift(Shift::SignedRight, RDX, bits);
-            }
-            _ => {
-                asm.copy(RAX, RDX);
-                asm.shift(Shift::SignedRight, RAX, bits - 64);
-                asm.shift(Shift::SignedRight, RDX, 63);
-            }
-        }
-    }
-
-    /// Keeps the lowest bits of RDX and RAX.
-    fn cut(&mut self, to: Reg, from: Reg, bits: u16) {
-        self.get(from);
-        let mask = low_bits(bits);
-        self.asm.set(RCX, mask as u64);
-        self.asm.set(RSI, (mask >> 64) as u64);
-        self.binary(Alu::And, Alu::And);
-        self.put(to);
-    }
-
-    /// Compares both numbers, signed, and returns the condition of a true comparison.
-    fn compare(&mut self, comparison: Comparison) -> Option<Condition> {
-        let (asm, mask) = (&mut self.asm, comparison.mask());
-        match mask {
-            LESS | GREATER_OR_EQUAL => {
-                asm.alu(Alu::Compare, RAX, RCX);
-                asm.alu(Alu::SubtractBorrow, RDX, RSI);
-            }
-            GREATER | LESS_OR_EQUAL => {
-                asm.alu(Alu::Compare, RCX, RAX);
-                asm.alu(Alu::SubtractBorrow, RSI, RDX);
-            }
-            _ => {
-                asm.alu(Alu::Xor, RAX, RCX);
-                asm.alu(Alu::Xor, RDX, RSI);
-                asm.alu(Alu::Or, RAX, RDX);
-            }
-        }
-        Some(match mask {
-            LESS | GREATER => Condition::Less,
-            GREATER_OR_EQUAL | LESS_OR_EQUAL => Condition::GreaterOrEqual,
-            EQUAL => Condition::Equal,
-            NOT_EQUAL => Condition::NotEqual,
-            _ => return None,
-        })
-    }
-
-    /// Stores 0 or 1 by the flags, which stay.
-    fn set_condition(&mut self, to: Reg, condition: Condition) {
-        self.asm.set_if(condition);
-        self.asm.store64(number(to), RCX);
-        self.asm.store_constant(number(to).plus(8), 0);
-    }
-
-    /// Stores the result of a comparison and jumps, or continues at `next`.
-    fn branch(
-        &mut self,
-        (pc, next): (Pc, Pc),
-        condition: Condition,
-        comparison: Comparison,
-        to: Reg,
-        jump: Pc,
-    ) {
-        self.set_condition(to, condition);
-        let taken = if comparison.jump_taken(true) { condition } else { condition.inverse() };
-        self.asm.jump_if(taken, self.target(pc, next, jump));
-        self.asm.jump(Label::Instruction(next));
-    }
-
-    /// Sets the flags of the lower and the upper half together.
-    pub fn test_number(&mut self, register: Reg) {
-        self.asm.load64(RAX, number(register));
-        self.asm.alu_memory(Alu::Or, RAX, number(register).plus(8));
     }
 
     /// Translates one instruction. Returns None if the interpreter runs it.
@@ -515,205 +403,4 @@ impl<'a> Translator<'a> {
         self.set_unsigned(to);
         Some(())
     }
-
-    fn arithmetic(&mut self, instruction: Instruction) -> Option<()> {
-        use Instruction::*;
-        match instruction {
-            Set { to, value } => {
-                self.asm.set(RAX, value as u64);
-                self.asm.store64(number(to), RAX);
-                self.asm.store_constant(number(to).plus(8), if value < 0 { -1 } else { 0 });
-            }
-            Move { to, from } => {
-                self.get(from);
-                self.put(to);
-            }
-            Argument { to, argument } => {
-                self.load_argument(argument)?;
-                self.set_unsigned(to);
-            }
-            Add { to, left, right } => self.two(to, left, right, Alu::Add, Alu::AddCarry),
-            Subtract { to, left, right } => self.two(to, left, right, Alu::Subtract, Alu::SubtractBorrow),
-            And { to, left, right } => self.two(to, left, right, Alu::And, Alu::And),
-            Or { to, left, right } => self.two(to, left, right, Alu::Or, Alu::Or),
-            Multiply { to, left, right } => self.multiply(to, left, right),
-            AddWith { to, left, value } => self.with(to, left, value, Alu::Add, Alu::AddCarry),
-            AndWith { to, left, value } => self.with(to, left, value, Alu::And, Alu::And),
-            Invert { to, from } => self.invert(to, from),
-            ShiftLeftWith { to, left, bits } => {
-                self.get(left);
-                self.shift_left(bits & 127);
-                self.put(to);
-            }
-            ShiftRightWith { to, left, bits } => {
-                self.get(left);
-                self.shift_right(bits & 127);
-                self.put(to);
-            }
-            Cut { to, from, bits } => self.cut(to, from, bits),
-            Compare { comparison, to, left, right } => {
-                self.get(left);
-                self.get_second(right);
-                let condition = self.compare(comparison)?;
-                self.set_condition(to, condition);
-            }
-            CompareWith { comparison, to, left, value } => {
-                self.get(left);
-                self.set_second(value);
-                let condition = self.compare(comparison)?;
-                self.set_condition(to, condition);
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    fn two(&mut self, to: Reg, left: Reg, right: Reg, lower: Alu, upper: Alu) {
-        self.get(left);
-        self.asm.alu_memory(lower, RAX, number(right));
-        self.asm.alu_memory(upper, RDX, number(right).plus(8));
-        self.put(to);
-    }
-
-    fn with(&mut self, to: Reg, left: Reg, value: i64, lower: Alu, upper: Alu) {
-        self.get(left);
-        self.set_second(value);
-        self.binary(lower, upper);
-        self.put(to);
-    }
-
-    fn invert(&mut self, to: Reg, from: Reg) {
-        self.get(from);
-        self.asm.invert(RAX);
-        self.asm.invert(RDX);
-        self.put(to);
-    }
-
-    fn sequence(&mut self, pc: Pc, instruction: Instruction) -> Option<()> {
-        use Instruction::*;
-        let sequences = &self.code.sequences;
-        match instruction {
-            StoreArguments { count, to, first } => {
-                let first = first as usize;
-                let stores = sequences.arguments.get(first..first + usize::from(count))?;
-                for (index, (argument, place)) in stores.iter().enumerate() {
-                    self.load_argument(*argument)?;
-                    if index + 1 == stores.len() {
-                        self.set_unsigned(to);
-                    }
-                    self.store(*place)?;
-                }
-                self.asm.jump(Label::Instruction(pc + 2 * Pc::from(count)));
-            }
-            StoreConstants { count, first } => {
-                let first = first as usize;
-                for (value, place) in sequences.constants.get(first..first + usize::from(count))? {
-                    self.store_value(*place, *value)?;
-                }
-                self.asm.jump(Label::Instruction(pc + Pc::from(count)));
-            }
-            LoadLongs { first, second } => {
-                self.load_number(first.0, Place::full_window(Window::Long, first.1))?;
-                self.load_number(second.0, Place::full_window(Window::Long, second.1))?;
-                self.asm.jump(Label::Instruction(pc + 2));
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    fn fused(&mut self, pc: Pc, instruction: Instruction) -> Option<()> {
-        use Instruction::*;
-        let next = match instruction {
-            Transfer { to, from, into } => {
-                self.load(from, PHV)?;
-                self.set_unsigned(to);
-                self.store(into)?;
-                pc + 2
-            }
-            AddStore { to, left, right, into } => {
-                self.two(to, left, right, Alu::Add, Alu::AddCarry);
-                self.store(into)?;
-                pc + 2
-            }
-            InvertStore { to, from, into } => {
-                self.invert(to, from);
-                self.store(into)?;
-                pc + 2
-            }
-            AddByte { to, at, value } => {
-                self.load(Place::full_window(Window::Byte, at), PHV)?;
-                self.asm.set(RDX, 0);
-                self.set_second(value);
-                self.binary(Alu::Add, Alu::AddCarry);
-                self.put(to);
-                self.store(Place::full_window(Window::Byte, at))?;
-                pc + 3
-            }
-            _ => return None,
-        };
-        self.asm.jump(Label::Instruction(next));
-        Some(())
-    }
-
-    fn fused_jump(&mut self, pc: Pc, instruction: Instruction) -> Option<()> {
-        use Instruction::*;
-        let next = pc + 2;
-        match instruction {
-            JumpByte { when, to, field, jump } => {
-                self.load_byte_field(field.at, field.trailing, field.mask)?;
-                self.set_unsigned(to);
-                self.asm.test(RAX);
-                let taken = if when { Condition::NotEqual } else { Condition::Equal };
-                self.asm.jump_if(taken, self.target(pc, next, jump));
-                self.asm.jump(Label::Instruction(next));
-            }
-            JumpCompareByte { comparison, to, field, value, jump } => {
-                self.load_byte_field(field.at, field.trailing, field.mask)?;
-                self.asm.alu_constant(Alu::Compare, RAX, value.into());
-                let condition = match comparison.mask() {
-                    LESS => Condition::Below,
-                    EQUAL => Condition::Equal,
-                    LESS_OR_EQUAL => Condition::BelowOrEqual,
-                    GREATER => Condition::Above,
-                    NOT_EQUAL => Condition::NotEqual,
-                    GREATER_OR_EQUAL => Condition::AboveOrEqual,
-                    _ => return None,
-                };
-                self.branch((pc, pc + 3), condition, comparison, to, jump);
-            }
-            JumpCompareWith { comparison, to, left, value, jump } => {
-                self.get(left);
-                self.set_second(value.into());
-                let condition = self.compare(comparison)?;
-                self.branch((pc, next), condition, comparison, to, jump);
-            }
-            JumpCompare { comparison, to, left, right, jump } => {
-                self.get(left);
-                self.get_second(right);
-                let condition = self.compare(comparison)?;
-                self.branch((pc, next), condition, comparison, to, jump);
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    fn load_byte_field(&mut self, at: u16, trailing: u8, mask: u8) -> Option<()> {
-        let from = self.phv(at.into(), 1)?;
-        self.asm.load8(RAX, from);
-        if trailing & 7 > 0 {
-            self.asm.shift(Shift::Right, RAX, trailing & 7);
-        }
-        self.asm.alu_constant(Alu::And, RAX, mask.into());
-        Some(())
-    }
 }
-
-/// The values of `Comparison::mask`.
-const LESS: u8 = 0b001;
-const EQUAL: u8 = 0b010;
-const LESS_OR_EQUAL: u8 = 0b011;
-const GREATER: u8 = 0b100;
-const NOT_EQUAL: u8 = 0b101;
-const GREATER_OR_EQUAL: u8 = 0b110;
