@@ -78,7 +78,7 @@ def test_a_scenario_of_p4_switches(scenario: str, program_files: Path) -> None:
 
 
 @pytest.mark.parametrize(("program", "hops"), [("droptail", 0), ("stamp", 1), ("abq", 0)])
-@pytest.mark.parametrize("captured", [0, 1])
+@pytest.mark.parametrize("captured", [0, 1, 2])
 def test_packets_have_valid_checksums(program: str, hops: int, captured: int, tmp_path: Path) -> None:
     cargo = f"{ROOT}/tools/cargo run --quiet --locked --package qbed-p4kernel --example routed".split()
     subprocess.run([*cargo, ROOT / "schemes" / program / "p4" / f"{program}.json", tmp_path], check=True)

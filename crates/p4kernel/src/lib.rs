@@ -213,9 +213,9 @@ pub unsafe extern "C" fn qp4_engine_defers_checksums(engine: *const Loaded) -> b
 /// # Safety
 /// The contract of core.h applies.
 #[no_mangle]
-pub unsafe extern "C" fn qp4_context_defers_checksum(context: *const Context) -> bool {
+pub unsafe extern "C" fn qp4_context_deferred_checksum(context: *const Context) -> u32 {
     // SAFETY: by the contract of core.h.
-    unsafe { &*context }.defers_checksum()
+    unsafe { &*context }.deferred_checksum().unwrap_or(u32::MAX)
 }
 
 /// # Safety

@@ -88,17 +88,18 @@ bool qp4_engine_defers_checksums(const struct qp4_engine *engine);
 struct qp4_context *qp4_context_new(const struct qp4_engine *engine);
 void qp4_context_free(struct qp4_context *context);
 u32 qp4_context_parsed(const struct qp4_context *context);	/* number of parsed bytes */
-bool qp4_context_defers_checksum(const struct qp4_context *context);
+/* Position of the checksum that the headers do not have yet; U32_MAX: there is none. */
+u32 qp4_context_deferred_checksum(const struct qp4_context *context);
 /* Completes the context's checksum, and the headers of @emission if it is not NULL. */
 void qp4_engine_complete_checksum(struct qp4_engine *engine, struct qp4_context *context,
 				  u16 checksum, struct qp4_emission *emission);
 void qp4_bytes_free(struct qp4_bytes *bytes);
 
 /*
- * @packet: the first bytes of a packet; the parser gets more by qp4_extend(). A
- * program without qp4_engine_lookahead_bytes() needs all.
+ * @packet: its first bytes; the parser gets more by qp4_extend(). A program
+ * without qp4_engine_lookahead_bytes() needs all.
+ * @from: context that resubmitted or recirculated the packet; NULL: received
  */
-/* @from: context that resubmitted or recirculated the packet; NULL: received */
 void qp4_engine_ingress(struct qp4_engine *engine, struct qp4_context *context, const u8 *packet,
 			size_t length, const struct qp4_arrival *arrival,
 			const struct qp4_context *from, struct qp4_decision *decision);

@@ -159,6 +159,7 @@ static struct sk_buff *qp4_run_egress(struct qp4_switch *sw, struct sk_buff *skb
 		qp4_drop(skb, &sw->counters.no_memory);
 		return NULL;
 	}
+	qp4_update_checksum(skb, meta);
 	qp4_set_packet(sw, skb);
 	/* the packet is linear if the program accesses payload */
 	qp4_engine_egress(meta->pipeline->engine, meta->context, skb->data, skb_headlen(skb),

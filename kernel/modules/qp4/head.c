@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The bytes of a packet that the engine gets. It parses the linear head. If the parser
- * needs more, it gets a copy of the leading bytes that the program may access.
- * Payload stays in page fragments, as in Linux's IP forwarding, so that
+ * The bytes of a packet that the engine gets. It parses the linear head. If the
+ * parser needs more, it gets a copy of the leading bytes that the program may
+ * access. Payload stays in page fragments, as in Linux's IP forwarding, so that
  * receivers account the same memory (skb->truesize) with both.
  *
  * A checksum that the sender left to its device (CHECKSUM_PARTIAL) is completed
@@ -99,6 +99,22 @@ bool qp4_complete(struct qp4_switch *sw, struct sk_buff *skb, const struct qp4_m
 	qp4_engine_complete_checksum(meta->pipeline->engine, meta->context, qp4_checksum(sw),
 				     emission);
 	return qp4_store_checksum(sw, skb);
+}
+
+/*
+ * Completes the checksum of a packet's metadata if it was completed in the
+ * packet while it was queued: by a qdisc, or for a capture on the port.
+ */
+void qp4_update_checksum(const struct sk_buff *skb, const struct qp4_metadata *meta)
+{
+	u32 position = skb->ip_summed == CHECKSUM_PARTIAL ?
+		       U32_MAX : qp4_context_deferred_checksum(meta->context);
+	__sum16 checksum;
+
+	if (likely(position == U32_MAX) || skb_copy_bits(skb, position, &checksum, sizeof(checksum)))
+		return;
+	qp4_engine_complete_checksum(meta->pipeline->engine, meta->context,
+				     ntohs((__force __be16)checksum), NULL);
 }
 
 /* Whether two IP headers differ only in fields that no checksum behind them covers. */

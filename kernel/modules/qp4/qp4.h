@@ -133,6 +133,7 @@ void qp4_set_packet(struct qp4_switch *sw, const struct sk_buff *skb);
 bool qp4_store_checksum(struct qp4_switch *sw, struct sk_buff *skb);
 bool qp4_complete(struct qp4_switch *sw, struct sk_buff *skb, const struct qp4_metadata *meta,
 		  struct qp4_emission *emission);
+void qp4_update_checksum(const struct sk_buff *skb, const struct qp4_metadata *meta);
 bool qp4_keeps_checksum(const struct sk_buff *skb, const struct qp4_emission *emission);
 
 /* ingress.c */

@@ -145,7 +145,7 @@ impl Engine {
     /// Resets a context for a new packet.
     fn begin(&mut self, context: &mut Context, arrival: &Arrival) {
         self.state.now_us = self.state.now_us.max(arrival.now_us);
-        context.begin(arrival.length);
+        context.begin(arrival.length, arrival.checksum);
         // A clone's preserved fields are restored after its parser.
         if let Some(kept) = arrival.preserved.filter(|_| arrival.instance != Instance::IngressClone) {
             context.restore(&self.code, kept);
@@ -217,7 +217,7 @@ impl Engine {
         to.headers.clear();
         (to.parsed, to.arrived, to.length) = (from.parsed, from.arrived, from.length);
         (to.truncate, to.pending, to.drop_reason) = (from.truncate, Pending::default(), None);
-        to.deferred = from.deferred;
+        (to.deferred, to.checksum) = (from.deferred, from.checksum);
         if instance == Instance::EgressClone {
             to.truncate = None;
             to.reset_metadata(&self.code);

@@ -66,6 +66,8 @@ pub struct Context {
     pub(crate) truncate: Option<u32>,
     /// Place in the PHV of the checksum that is left to the device of the port, or `NOT_DEFERRED`.
     pub(crate) deferred: u32,
+    /// `Arrival::checksum`, or `NOT_DEFERRED`.
+    pub(crate) checksum: u32,
     pub(crate) pending: Pending,
     /// The reason for which the program marked the packet to drop.
     pub(crate) drop_reason: Option<u32>,
@@ -94,6 +96,7 @@ impl Context {
             length: 0,
             truncate: None,
             deferred: NOT_DEFERRED,
+            checksum: NOT_DEFERRED,
             pending: Pending::default(),
             drop_reason: None,
         }
@@ -119,9 +122,14 @@ impl Context {
         self.parsed
     }
 
-    /// Whether the checksum that the packet's sender left to its device is not completed.
+    /// Whether the headers have a checksum that the packet's sender left to its device, and that is not completed.
     pub fn defers_checksum(&self) -> bool {
         self.deferred != NOT_DEFERRED
+    }
+
+    /// The position of this checksum in the packet.
+    pub fn deferred_checksum(&self) -> Option<u32> {
+        self.defers_checksum().then_some(self.checksum)
     }
 
     /// Stores the completed checksum.
@@ -148,12 +156,12 @@ impl Context {
     }
 
     /// Resets the context for a new packet.
-    pub(crate) fn begin(&mut self, length: u32) {
+    pub(crate) fn begin(&mut self, length: u32, checksum: Option<u32>) {
         self.phv.fill(0);
         self.headers.clear();
         (self.parsed, self.arrived, self.length) = (0, length, length);
         (self.truncate, self.pending, self.drop_reason) = (None, Pending::default(), None);
-        self.deferred = NOT_DEFERRED;
+        (self.deferred, self.checksum) = (NOT_DEFERRED, checksum.unwrap_or(NOT_DEFERRED));
     }
 
     pub(crate) fn reset_metadata(&mut self, code: &Code) {
