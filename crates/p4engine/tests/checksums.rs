@@ -14,7 +14,7 @@ use qbed_p4engine::Engine;
 /// Fields of headers like those of TCP and UDP, and of one without a field where these have their checksum.
 const WIDTHS: [&[u32]; 3] =
     [&[16, 16, 32, 32, 16, 16, 16, 16], &[16, 16, 16, 16], &[8, 16, 16, 16, 8, 48, 16, 32]];
-/// Size of the header before, whose first byte says which of them follows.
+/// Size of the header before. Its first byte says which of them follows.
 const HEAD_BYTES: usize = 6;
 const PACKET_BYTES: usize = 40;
 const CHECKSUM: u16 = 0xabcd;

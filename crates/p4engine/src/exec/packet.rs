@@ -107,7 +107,8 @@ pub trait Shell {
     /// Reports a failed assert or assume.
     fn failed(&mut self, message: &str);
     /// More of a packet of which the engine got only the first bytes: all, or at least `Engine::lookahead_bytes`. They
-    /// begin with the bytes that the engine got, with the checksum completed. The engine calls it at most once for a packet, if the parser needs it.
+    /// begin with the bytes that the engine got, with the checksum completed. The engine calls it at most once for a
+    /// packet, if the parser needs it.
     fn extend<'a>(&mut self, packet: &'a [u8]) -> &'a [u8] {
         packet
     }

@@ -3,6 +3,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::ir::ids::{FieldId, HeaderId};
@@ -22,6 +23,12 @@ pub struct Header {
     pub varbit: Option<Varbit>,
     /// The union that the header is a member of.
     pub union_of: Option<u16>,
+}
+
+impl Header {
+    pub fn field_ids(&self) -> Range<FieldId> {
+        self.first_field..self.first_field.saturating_add(self.fields)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,10 +38,8 @@ impl Checksums<'_> {
     }
 
     fn header(&self, header: HeaderId) -> bool {
-        self.program.headers.get(usize::from(header)).is_some_and(|header| {
-            (header.first_field..header.first_field.saturating_add(header.fields))
-                .any(|field| self.field(field))
-        })
+        let header = self.program.headers.get(usize::from(header));
+        header.is_some_and(|header| header.field_ids().any(|field| self.field(field)))
     }
 
     fn list(&self, list: u16) -> bool {
@@ -123,15 +121,12 @@ impl Code {
             }
         }
         self.defers_checksums = program.only_emits(program.entry.deparser);
-        for (number, header) in self.headers.iter_mut().enumerate() {
+        for (header, declared) in self.headers.iter_mut().zip(&program.headers) {
             for (offset, defers) in CHECKSUM_OFFSETS.iter().zip(&mut header.defers) {
                 let at = (header.at + offset) * 8;
-                let mut fields = (header.first_field..).zip(0..header.fields).map(|(field, _)| field);
-                *defers = fields.any(|id| {
-                    checksums.field(id)
-                        && owner(program, id) == Some(number)
-                        && program.fields.get(usize::from(id)).is_some_and(|field| field.at == at)
-                });
+                let is_there =
+                    |id: FieldId| program.fields.get(usize::from(id)).is_some_and(|field| field.at == at);
+                *defers = declared.field_ids().any(|id| checksums.field(id) && is_there(id));
             }
         }
     }

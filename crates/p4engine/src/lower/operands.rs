@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::arith::bits::Place;
-use crate::ir::{self, FieldId, HashKind, HeaderId, Pc, Program, Reg, SelectKey, SelectOn};
+use crate::ir::{FieldId, HashKind, HeaderId, Pc, Program, Reg, SelectKey, SelectOn};
 use crate::lower::checksums::CHECKSUM_OFFSETS;
 
 /// The place of a header's validity bit in the PHV.
@@ -34,10 +34,7 @@ pub(super) fn valid_bit(at: u32) -> u8 {
 
 /// The index of the header that a field belongs to.
 pub(super) fn owner(program: &Program, field: FieldId) -> Option<usize> {
-    let has = |header: &ir::Header| {
-        (header.first_field..header.first_field.saturating_add(header.fields)).contains(&field)
-    };
-    program.headers.iter().position(has)
+    program.headers.iter().position(|header| header.field_ids().contains(&field))
 }
 
 #[derive(Debug, Clone, Copy)]

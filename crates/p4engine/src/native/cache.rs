@@ -6,17 +6,17 @@
 
 use core::mem::offset_of;
 
+use crate::arith::bits::ones;
 use crate::exec::state::State;
 use crate::ir::Pc;
-use crate::native::assembler::{Alu, Condition, Label, Memory, Shift, FRAME, PHV, RAX, RCX, RDI, RDX, RSI};
+use crate::native::assembler::{Alu, Condition, Label, Memory, Shift, FRAME, PHV, RAX, RCX, RDI, RSI};
 use crate::native::translate::Translator;
-use crate::native::{Native, FRAME_ARGUMENTS, FRAME_CODE, FRAME_LINES};
-use crate::native::{FRAME_RETURN_PC, FRAME_RETURN_REASON};
+use crate::native::{Native, FRAME_ARGUMENTS, FRAME_CODE, FRAME_LINES, FRAME_RETURN_PC, FRAME_RETURN_REASON};
 use crate::tables::call::Call;
 use crate::tables::Table;
 
 /// Lines of a table, a power of two.
-pub(crate) const LINES: usize = 8;
+const LINES: usize = 8;
 /// Limit on the words of a cached key.
 const KEY_WORDS: usize = 2;
 /// Limit on the arguments of a cached call.
@@ -44,7 +44,7 @@ const LINE_ARGUMENT: i32 = offset_of!(Line, arguments) as i32;
 const LINE_SHIFT: u8 = size_of::<Line>().trailing_zeros() as u8;
 const _: () = assert!(size_of::<Line>().is_power_of_two() && LINES.is_power_of_two());
 
-/// A multiplier whose products have well mixed upper bits: 2^64 over the golden ratio.
+/// A multiplier that mixes the upper bits of products: 2^64 over the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Shift of a product that leaves the number of a line.
 const INDEX_SHIFT: u8 = 64 - LINES.trailing_zeros() as u8;
@@ -69,7 +69,7 @@ fn is_cacheable(table: &Table) -> bool {
 }
 
 impl State {
-    /// Allocates the lines of each table whose lookups machine code can repeat.
+    /// Allocates the lines of each table with lookups that machine code can repeat.
     pub(super) fn allocate_lines(&mut self) {
         let mut lines = 0;
         for table in self.tables.iter_mut().filter(|table| is_cacheable(table)) {
@@ -102,7 +102,7 @@ impl Native {
         let (Some(first), Some(arguments)) = (table.lines, call.arguments.few()) else { return };
         let mut key = [0; KEY_WORDS];
         key.iter_mut().zip(keys).take(table.layout.words).for_each(|(to, from)| *to = *from);
-        let begin = self.offsets.get(call.begin as usize).copied().unwrap_or(0);
+        let Some(begin) = self.offsets.get(call.begin as usize).copied() else { return };
         if let Some(line) = lines.get_mut(first as usize + index(key)) {
             *line = Line { key, begin, return_pc, return_reason, arguments };
         }
@@ -124,8 +124,10 @@ impl<'a> Translator<'a> {
                     self.asm.jump_if(Condition::Equal, skip);
                 }
                 self.load(fragment.place, PHV)?;
-                self.asm.set(RDX, fragment.mask);
-                self.asm.alu(Alu::And, RAX, RDX);
+                // `load` keeps the bits of the place.
+                if fragment.mask != ones(fragment.place.width()) {
+                    self.mask(RAX, fragment.mask);
+                }
                 self.asm.shift(Shift::Left, RAX, fragment.shift & 63);
                 self.asm.alu(Alu::Or, register, RAX);
                 self.asm.bind(skip);

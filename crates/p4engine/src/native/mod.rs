@@ -2,9 +2,10 @@
 //! Translation of a program's instructions to x86-64 machine code.
 //!
 //! The translation consists of straight code for the frequent instructions: fields, arithmetic, jumps, extraction,
-//! selects, emission, cached table lookups. At any other instruction, and wherever an instruction would end the parser, jump backward or
-//! exceed a buffer, the code returns the number of that instruction. The interpreter runs it and enters the code again.
-//! So the code calls no function, and both have the same results: tests/native.rs compares them.
+//! selects, emission, cached table lookups. At any other instruction, and wherever an instruction would end the
+//! parser, jump backward or exceed a buffer, the code returns the number of that instruction. The interpreter runs it
+//! and enters the code again. So the code calls no function, and both have the same results: tests/native.rs compares
+//! them.
 //!
 //! The engine has no unsafe code. It passes the machine code to `Engine::translate`'s caller, which places it in
 //! executable memory. On other processors there is no translation.
@@ -154,9 +155,7 @@ impl Frame {
             code: native.map_or(0, |native| native.executable.enter as usize),
         }
     }
-}
 
-impl Frame {
     #[inline(always)]
     pub(crate) fn set_packet(&mut self, packet: &[u8]) {
         self.packet = packet.as_ptr();

@@ -58,25 +58,28 @@ impl<'a> Translator<'a> {
     /// Sets RDI to the parser's position in the packet, and `end` to the position after as many bytes. Returns to
     /// the interpreter if the packet is shorter.
     fn position(&mut self, pc: Pc, bytes: usize, end: Register) {
+        self.offsets(bytes, end);
         let asm = &mut self.asm;
-        asm.load64(RDI, Memory::new(FRAME, FRAME_PARSED));
-        asm.load32(RDI, Memory::new(RDI, 0));
-        asm.copy(end, RDI);
-        asm.alu_constant(Alu::Add, end, bytes as i32);
         asm.alu_memory(Alu::Compare, end, Memory::new(FRAME, FRAME_PACKET_BYTES));
         asm.jump_if(Condition::Above, Label::Exit(pc));
         asm.alu(Alu::Add, RDI, PACKET);
     }
 
+    /// Sets RDI to the parser's offset in the packet, and `end` to the offset after as many bytes.
+    fn offsets(&mut self, bytes: usize, end: Register) {
+        let asm = &mut self.asm;
+        asm.load64(RDI, Memory::new(FRAME, FRAME_PARSED));
+        asm.load32(RDI, Memory::new(RDI, 0));
+        asm.copy(end, RDI);
+        asm.alu_constant(Alu::Add, end, bytes as i32);
+    }
+
     /// `position` of a header that may have a checksum. If the packet is cut before it, it is deferred, as by
     /// `Interpreter::extend_to`.
     fn position_or_defer(&mut self, pc: Pc, header: &Header) {
+        self.offsets(header.bytes as usize, RCX);
         let asm = &mut self.asm;
         let (defer, inside) = (asm.local(), asm.local());
-        asm.load64(RDI, Memory::new(FRAME, FRAME_PARSED));
-        asm.load32(RDI, Memory::new(RDI, 0));
-        asm.copy(RCX, RDI);
-        asm.alu_constant(Alu::Add, RCX, header.bytes as i32);
         asm.load64(RAX, Memory::new(FRAME, FRAME_PACKET_BYTES));
         asm.alu(Alu::Compare, RCX, RAX);
         asm.jump_if(Condition::BelowOrEqual, inside);
