@@ -3,19 +3,17 @@
 #![cfg(all(target_arch = "x86_64", not(miri)))]
 
 mod build;
+mod operations;
 
 use build::{arrival, departure, Build, Recorder};
+use operations::{
+    operation, repeated, ARRAYS, CONSTANTS, FIELDS, HEADER_BYTES, KINDS, LONG, REGISTERS, TWINS,
+    WIDE_REGISTERS, WIDTHS,
+};
 use proptest::prelude::*;
 use qbed_p4engine::control::{Entry as TableEntry, Request, Target};
 use qbed_p4engine::program::*;
 use qbed_p4engine::Engine;
-
-const REGISTERS: u16 = 5;
-/// Widths of the header's fields: aligned and not, of one to nine bytes of the packet.
-const WIDTHS: [u32; 12] = [8, 16, 32, 48, 64, 3, 13, 7, 1, 24, 60, 4];
-const HEADER_BYTES: usize = 35;
-/// The first field of the header, after the standard metadata.
-const FIELDS: FieldId = 19;
 
 /// The states and outputs of an engine for packets. The engine gets as many bytes of each at first.
 fn results(engine: &mut Engine, packets: &[Vec<u8>], bytes: usize) -> Vec<String> {
@@ -30,6 +28,9 @@ fn results(engine: &mut Engine, packets: &[Vec<u8>], bytes: usize) -> Vec<String
         results.push(format!("{emission:?} {context:?} {:?}", engine.control(&Request::Totals)));
     }
     results.push(format!("{:?}", engine.control(&Request::ReadCounter { counter: 0, from: 0, count: 3 })));
+    for array in 0..ARRAYS.len() as ArrayId {
+        results.push(format!("{:?}", engine.control(&Request::ReadRegister { array, from: 0, count: 3 })));
+    }
     results
 }
 
@@ -56,151 +57,13 @@ fn compare(program: &Program, requests: &[Request], packets: &[Vec<u8>]) -> Resu
     Ok(())
 }
 
-fn number() -> impl Strategy<Value = i64> {
-    let edge = prop::sample::select(vec![
-        0,
-        1,
-        -1,
-        2,
-        7,
-        127,
-        128,
-        255,
-        256,
-        0xffff,
-        0x7fff_ffff,
-        0x8000_0000,
-        0xffff_ffff,
-        i64::MAX,
-        i64::MIN,
-    ]);
-    prop_oneof![3 => edge, 1 => any::<i64>(), 1 => -300..300i64]
-}
-
-fn binary() -> impl Strategy<Value = Binary> {
-    prop::sample::select(vec![
-        Binary::Add,
-        Binary::Subtract,
-        Binary::Multiply,
-        Binary::And,
-        Binary::Or,
-        Binary::Xor,
-        Binary::Equal,
-        Binary::NotEqual,
-        Binary::Less,
-        Binary::LessOrEqual,
-        Binary::Greater,
-        Binary::GreaterOrEqual,
-    ])
-}
-
-fn register() -> std::ops::Range<Reg> {
-    0..REGISTERS
-}
-
-fn field() -> impl Strategy<Value = FieldId> {
-    (0..WIDTHS.len() as u16).prop_map(|field| FIELDS + field)
-}
-
-fn binary_with() -> impl Strategy<Value = Op> {
-    let operands = (binary(), register(), register(), number());
-    operands.prop_map(|(op, to, left, value)| Op::BinaryWith { op, to, left, value })
-}
-
-fn jump_if(when: bool, condition: Reg, to: Pc) -> Op {
-    if when {
-        Op::JumpIf { condition, to }
-    } else {
-        Op::JumpUnless { condition, to }
-    }
-}
-
-/// Jumps alone and after loads and comparisons. A target is relative to its jump.
-fn jump() -> impl Strategy<Value = Vec<Op>> {
-    let when = any::<bool>;
-    let compared = (binary_with(), 1..6u32, when()).prop_map(|(compare, to, when)| match compare {
-        Op::BinaryWith { to: condition, .. } => vec![compare, jump_if(when, condition, to)],
-        _ => vec![],
-    });
-    let two =
-        (binary(), register(), register(), register(), 1..6u32).prop_map(|(op, to, left, right, jump)| {
-            vec![Op::Binary { op, to, left, right }, jump_if(false, to, jump)]
-        });
-    let loaded = (register(), field(), 1..6u32, when())
-        .prop_map(|(to, field, jump, when)| vec![Op::Load { to, field }, jump_if(when, to, jump)]);
-    let byte = (field(), register(), number(), binary(), 1..6u32).prop_map(|(field, to, value, op, jump)| {
-        let compare = Op::BinaryWith { op, to, left: to, value: value & 0xff };
-        vec![Op::Load { to, field }, compare, jump_if(true, to, jump)]
-    });
-    prop_oneof![
-        (1..6u32).prop_map(|to| vec![Op::Jump { to }]),
-        (register(), 1..6u32, when()).prop_map(|(condition, to, when)| vec![jump_if(when, condition, to)]),
-        compared,
-        two,
-        loaded,
-        byte,
-    ]
-}
-
-/// Operations on registers.
-fn arithmetic() -> impl Strategy<Value = Vec<Op>> {
-    let shift = (any::<bool>(), register(), register(), 0..128i64).prop_map(|(left, to, from, value)| {
-        let op = if left { Binary::ShiftLeft } else { Binary::ShiftRight };
-        Op::BinaryWith { op, to, left: from, value }
-    });
-    let two = (binary(), register(), register(), register()).prop_map(|(op, to, left, right)| Op::Binary {
-        op,
-        to,
-        left,
-        right,
-    });
-    let operation = prop_oneof![
-        (register(), number()).prop_map(|(to, value)| Op::Set { to, value }),
-        (register(), register()).prop_map(|(to, from)| Op::Move { to, from }),
-        (register(), register()).prop_map(|(to, from)| Op::Unary { op: Unary::Invert, to, from }),
-        (register(), register(), 1..128u16).prop_map(|(to, from, bits)| Op::Cut { to, from, bits }),
-        (register(), 0..2u16).prop_map(|(to, hash)| Op::Checksum { to, hash }),
-        register().prop_map(|index| Op::Count { counter: 0, index }),
-        two,
-        binary_with(),
-        shift,
-    ];
-    operation.prop_map(|operation| vec![operation])
-}
-
-/// Loads and stores of the header's fields.
-fn access() -> impl Strategy<Value = Vec<Op>> {
-    let copied = (register(), field(), field())
-        .prop_map(|(to, from, field)| vec![Op::Load { to, field: from }, Op::Store { field, from: to }]);
-    let stored = (binary_with(), field()).prop_map(|(operation, field)| match operation {
-        Op::BinaryWith { to, .. } => vec![operation, Op::Store { field, from: to }],
-        _ => vec![],
-    });
-    let incremented = (field(), register(), number()).prop_map(|(field, to, value)| {
-        let add = Op::BinaryWith { op: Binary::Add, to, left: to, value };
-        vec![Op::Load { to, field }, add, Op::Store { field, from: to }]
-    });
-    prop_oneof![
-        (register(), field()).prop_map(|(to, field)| vec![Op::Load { to, field }]),
-        (register(), field()).prop_map(|(from, field)| vec![Op::Store { field, from }]),
-        (field(), number()).prop_map(|(field, value)| vec![Op::StoreConstant { field, value }]),
-        copied,
-        stored,
-        incremented,
-    ]
-}
-
-fn operation() -> impl Strategy<Value = Vec<Op>> {
-    prop_oneof![arithmetic(), access(), jump()]
-}
-
-/// Makes the targets of jumps absolute. They are after the jump and at most at the end.
+/// Makes the targets of jumps absolute. They are at most at the end.
 fn placed(operations: Vec<Vec<Op>>, begin: Pc) -> Vec<Op> {
     let mut ops: Vec<Op> = operations.into_iter().flatten().collect();
     let end = begin + ops.len() as Pc;
     for (at, op) in (begin..).zip(&mut ops) {
         if let Op::Jump { to } | Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } = op {
-            *to = (at + *to).min(end);
+            *to = at.wrapping_add(*to).min(end);
         }
     }
     ops
@@ -212,18 +75,27 @@ struct Parser {
     lookahead: (u32, u32),
     key: u16,
     cases: Vec<(u8, u8)>,
-    default: bool,
+    default: Default,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Default {
+    None,
+    Forward,
+    /// A jump to an earlier instruction.
+    Backward,
 }
 
 fn parser() -> impl Strategy<Value = Parser> {
     let cases = prop::collection::vec((0..4u8, prop_oneof![Just(0xff), 0..4u8]), 0..4);
-    ((0..40u32, 1..65u32), 0..WIDTHS.len() as u16, cases, any::<bool>())
+    let default = prop::sample::select(vec![Default::None, Default::Forward, Default::Backward]);
+    ((0..40u32, 1..65u32), 0..WIDTHS.len() as u16, cases, default)
         .prop_map(|(lookahead, key, cases, default)| Parser { lookahead, key, cases, default })
 }
 
 /// Adds the parser: a header, a lookahead and a select of one of two further headers or of none.
 fn add_parser(build: &mut Build, parser: &Parser, [head, next, options]: [HeaderId; 3]) {
-    let begin = build.next_pc();
+    let begin = build.code(&[Op::End]) + 1;
     let bytes = WIDTHS[usize::from(parser.key)].div_ceil(8) as u16;
     let padded = |byte: u8| {
         let mut value = vec![0; bytes.into()];
@@ -238,7 +110,11 @@ fn add_parser(build: &mut Build, parser: &Parser, [head, next, options]: [Header
         keys: vec![SelectKey::Field(FIELDS + parser.key)],
         bytes,
         cases: parser.cases.iter().enumerate().map(case).collect(),
-        default: parser.default.then_some(begin + 7),
+        default: match parser.default {
+            Default::None => None,
+            Default::Forward => Some(begin + 7),
+            Default::Backward => Some(begin - 1),
+        },
     });
     let (at, width) = parser.lookahead;
     build.program.entry.parser = build.code(&[
@@ -256,24 +132,42 @@ fn add_parser(build: &mut Build, parser: &Parser, [head, next, options]: [Header
 
 /// A program that runs the operations in ingress and in an action. The fields and both halves of the registers are
 /// visible.
-fn program(parser: &Parser, ingress: Vec<Vec<Op>>, action: Vec<Vec<Op>>) -> (Program, Vec<Request>) {
+fn program(
+    parser: &Parser,
+    wide_limbs: u16,
+    ingress: Vec<Vec<Op>>,
+    action: Vec<Vec<Op>>,
+) -> (Program, Vec<Request>) {
     let mut build = Build::new();
+    build.program.wide_limbs = wide_limbs;
     let standard = build.standard();
     let (head, first) = build.header("head", &WIDTHS);
+    build.metadata("twins", &WIDTHS);
+    build.metadata("long", &[15 * 8; 2]);
     let (next, _) = build.header("next", &[8, 24]);
     let (options, _) = build.varbit_header("options", &[8, 64], 1);
     let (_, seen) = build.metadata("meta", &[64; 2 * REGISTERS as usize]);
     build.program.counters.push(Counter { name: "c".into(), table: None, size: 3 });
-    build.hash(HashKind::Csum16, vec![HashInput::Header(head)]);
-    build.hash(HashKind::Csum16, vec![HashInput::Header(next), HashInput::Field(seen)]);
+    let (_, wide_seen) = build.metadata("wide", &[u32::from(wide_limbs) * 64; WIDE_REGISTERS as usize]);
+    for kind in KINDS {
+        build.hash(kind, vec![HashInput::Header(head)]);
+        build.hash(kind, vec![HashInput::Header(next), HashInput::Field(seen)]);
+        build.hash(kind, vec![HashInput::Field(first), HashInput::Field(seen), HashInput::Field(first + 2)]);
+    }
+    build.program.constants = CONSTANTS.map(<[u8]>::to_vec).to_vec();
+    for (width, signed) in ARRAYS {
+        build.program.arrays.push(Array { name: "a".into(), width, signed, size: 3 });
+    }
     add_parser(&mut build, parser, [head, next, options]);
     let mut body = vec![
         Op::Argument { to: 2, argument: 0 },
         Op::Store { field: standard.egress_spec.unwrap(), from: 2 },
         Op::Argument { to: 3, argument: 1 },
         Op::Store { field: first + 3, from: 3 },
+        Op::WideSet { to: 0, constant: 0 },
+        Op::WideStore { field: LONG, from: 0 },
     ];
-    body.extend(placed(action, build.next_pc() + 4));
+    body.extend(placed(action, build.next_pc() + body.len() as Pc));
     body.push(Op::End);
     let action = build.action("act", &[9, 48], &body);
     let ingress = placed(ingress, build.next_pc());
@@ -287,6 +181,9 @@ fn program(parser: &Parser, ingress: Vec<Vec<Op>>, action: Vec<Vec<Op>>) -> (Pro
             Op::BinaryWith { op: Binary::ShiftRight, to: 9, left: register, value: 64 },
             Op::Store { field: seen + 2 * register + 1, from: 9 },
         ]);
+    }
+    for number in 0..WIDE_REGISTERS {
+        build.code(&[Op::WideStore { field: wide_seen + number, from: number }]);
     }
     build.code(&[Op::End]);
     build.program.entry.ingress = entry;
@@ -303,20 +200,82 @@ fn program(parser: &Parser, ingress: Vec<Vec<Op>>, action: Vec<Vec<Op>>) -> (Pro
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn machine_code_equals_the_interpreter(
         parser in parser(),
+        wide_limbs in 2..10u16,
         ingress in prop::collection::vec(operation(), 0..40),
-        action in prop::collection::vec(operation(), 0..12),
+        action in prop::collection::vec(prop_oneof![4 => operation(), 1 => repeated()], 0..12),
         packets in prop::collection::vec(
             prop::collection::vec(prop_oneof![2 => 0..4u8, 1 => any::<u8>()], HEADER_BYTES - 8..HEADER_BYTES + 16),
             1..4,
         ),
     ) {
-        let (program, requests) = program(&parser, ingress, action);
+        let (program, requests) = program(&parser, wide_limbs, ingress, action);
         prop_assert_eq!(&program.fields[usize::from(FIELDS)].name, "head.f0");
+        prop_assert_eq!(&program.fields[usize::from(TWINS)].name, "twins.f0");
+        prop_assert_eq!(&program.fields[usize::from(LONG)].name, "long.f0");
+        compare(&program, &requests, &packets)?;
+    }
+}
+
+/// A table with a key of some bits, and an action that stores its arguments. `width` 0: the table has no key.
+fn table_program(width: u32, arguments: usize, wide: bool) -> (Program, Vec<Request>) {
+    let mut build = Build::new();
+    build.standard();
+    let (header, key) = build.header("h", &[width.max(1), 80 - width.max(1)]);
+    let widths: Vec<u32> = (0..arguments).map(|_| 64).chain(wide.then_some(100)).collect();
+    let (_, seen) = build.metadata("seen", &widths);
+    build.program.entry.parser = build.code(&[Op::Extract { header }, Op::End]);
+    let mut body = Vec::new();
+    for argument in 0..arguments as u16 {
+        body.push(Op::Argument { to: 0, argument });
+        body.push(Op::Store { field: seen + argument, from: 0 });
+    }
+    if wide {
+        body.push(Op::WideArgument { to: 0, argument: arguments as u16 });
+        body.push(Op::WideStore { field: seen + arguments as u16, from: 0 });
+    }
+    body.push(Op::End);
+    let action = build.action("act", &widths, &body);
+    let none = build.action("none", &[], &[Op::End]);
+    let keys: &[_] = if width == 0 { &[] } else { &[(key, MatchKind::Exact)] };
+    let table = build.table("t", keys, &[none, action], 0);
+    let apply = build.code(&[Op::Apply { table }, Op::End]);
+    build.program.tables[0].next = Next::ByHit { hit: apply + 1, miss: apply + 1 };
+    build.program.entry.ingress = apply;
+    let bytes = |value: u128, width: u32| value.to_be_bytes()[16 - width.div_ceil(8) as usize..].to_vec();
+    let call = |entry: u128| ActionCall {
+        action,
+        arguments: widths.iter().zip(100 * entry..).map(|(width, value)| bytes(value, *width)).collect(),
+    };
+    let requests = match width {
+        0 => vec![Request::SetDefault { table, target: Target::Call(call(1)) }],
+        _ => (0..(1u128 << width.min(7)) / 2)
+            .map(|value| {
+                let (matches, target) = (vec![Match::Exact(bytes(value, width))], Target::Call(call(value)));
+                Request::Insert { table, entry: TableEntry { matches, priority: 0, target, idle_us: 0 } }
+            })
+            .collect(),
+    };
+    (build.program, requests)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_repeated_lookup_calls_the_same_action(
+        width in prop::sample::select(vec![0, 1, 3, 8, 20, 64, 70]),
+        arguments in 0..32usize,
+        wide in any::<bool>(),
+        keys in prop::collection::vec(0..70u128, 1..40),
+    ) {
+        let (program, requests) = table_program(width, arguments, wide);
+        let packet = |key: &u128| (key << (128 - width.max(1))).to_be_bytes().to_vec();
+        let packets: Vec<_> = keys.iter().chain(&keys).map(packet).collect();
         compare(&program, &requests, &packets)?;
     }
 }

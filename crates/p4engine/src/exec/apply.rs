@@ -49,7 +49,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         (self.frame.returning.pc, self.frame.returning.reason) = (pc, reason);
         call.arguments.pass(&mut state.arguments);
         if let Some(native) = &self.code.native {
-            native.remember(&mut state.lines, table, &state.keys, call, (pc, reason));
+            native.remember(&mut state.blocks, table, &state.keys, call, (pc, reason));
         }
         call.begin
     }

@@ -18,7 +18,7 @@ use crate::native::Frame;
 pub(crate) const HALT: Pc = Pc::MAX;
 
 /// Limit on the backward jumps of a parser, or of a control's actions.
-const MAX_BACKWARD_JUMPS: u32 = 1 << 16;
+pub(crate) const MAX_BACKWARD_JUMPS: u32 = 1 << 16;
 
 /// The execution of a program's blocks for one packet.
 pub(crate) struct Interpreter<'a, S> {
@@ -36,7 +36,6 @@ pub(crate) struct Interpreter<'a, S> {
     pub parsing: bool,
     /// Whether the shell was asked for more of the packet.
     pub is_extended: bool,
-    backward_jumps_left: u32,
 }
 
 /// The return of the running action, and the drop reasons of its `mark_to_drop`.
@@ -89,7 +88,6 @@ impl<'a, S: Shell> Interpreter<'a, S> {
             error: None,
             parsing: false,
             is_extended: false,
-            backward_jumps_left: MAX_BACKWARD_JUMPS,
         }
     }
 
@@ -146,8 +144,8 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     #[inline(always)]
     pub fn jump(&mut self, from: Pc, to: Pc) -> Pc {
         if to < from {
-            self.backward_jumps_left = self.backward_jumps_left.saturating_sub(1);
-            if self.backward_jumps_left == 0 {
+            self.frame.backward_jumps_left = self.frame.backward_jumps_left.saturating_sub(1);
+            if self.frame.backward_jumps_left == 0 {
                 return self.exceed_loop_limit();
             }
         }
@@ -174,7 +172,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
     /// This loop has the most frequent instructions, so that one indirect jump dispatches each.
     pub fn run_both(&mut self, begin: Pc, second: Pc, reason: u32) {
         self.frame.returning = Return { pc: second, reason, control_reason: reason };
-        self.backward_jumps_left = MAX_BACKWARD_JUMPS;
+        self.frame.backward_jumps_left = MAX_BACKWARD_JUMPS;
         let code = self.code;
         let mut pc = begin;
         loop {

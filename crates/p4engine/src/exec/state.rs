@@ -12,9 +12,9 @@ use crate::exec::context::Context;
 use crate::ir::{ActionCall, Program, MAX_REGISTERS};
 use crate::lower::metadata::METADATA_ARGUMENTS;
 use crate::lower::Code;
-use crate::native::cache::{Line, LINE_ARGUMENTS};
+use crate::native::cache::Block;
 use crate::native::Span;
-use crate::tables::call::{Call, FEW};
+use crate::tables::call::{argument_count, Call, FEW};
 use crate::tables::key::KEY_WORDS;
 use crate::tables::meter::Meter;
 use crate::tables::Table;
@@ -113,6 +113,8 @@ pub(crate) struct State {
     pub tables: Vec<Table>,
     pub profiles: Vec<Profile>,
     pub arrays: Vec<Array>,
+    /// The arrays as machine code accesses them.
+    pub array_spans: Vec<Span>,
     pub counters: Vec<Vec<Count>>,
     /// The counters as machine code accesses them.
     pub counter_spans: Vec<Span>,
@@ -136,7 +138,7 @@ pub(crate) struct State {
     pub keys: Vec<u64>,
     pub buffer: Vec<u8>,
     /// Cached lookups of the tables.
-    pub lines: Vec<Line>,
+    pub blocks: Vec<Block>,
 }
 
 /// Allocates zeroes. Fails if they exceed the memory that is left.
@@ -183,9 +185,7 @@ impl State {
             tables.push(Table::new(program, table, drops, profile_index));
             drops += table.actions.len() as u32;
         }
-        let arguments = program.actions.iter().map(|action| {
-            action.parameters.iter().map(|parameter| 1 + parameter.width.div_ceil(64) as usize).sum::<usize>()
-        });
+        let arguments = program.actions.iter().map(argument_count);
         let profiles = program.profiles.iter().map(|profile| Profile {
             selector: profile.selector,
             members: BTreeMap::new(),
@@ -194,6 +194,7 @@ impl State {
         Ok(State {
             tables,
             profiles: profiles.collect(),
+            array_spans: arrays.iter().map(|array: &Array| Span::new(&array.values)).collect(),
             arrays,
             counter_spans: counters.iter().map(|counts: &Vec<Count>| Span::new(counts)).collect(),
             counters,
@@ -207,10 +208,10 @@ impl State {
             now_us: 0,
             registers: registers(),
             wide: alloc::vec![0; usize::from(program.wide_registers) * usize::from(program.wide_limbs)],
-            arguments: alloc::vec![0; arguments.max().unwrap_or(0).max(FEW).max(LINE_ARGUMENTS).max(METADATA_ARGUMENTS)],
+            arguments: alloc::vec![0; arguments.max().unwrap_or(0).max(FEW).max(METADATA_ARGUMENTS)],
             keys: alloc::vec![0; 2 * KEY_WORDS],
             buffer: Vec::with_capacity(buffer),
-            lines: Vec::new(),
+            blocks: Vec::new(),
         })
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Emission {
 
 impl Emission {
     /// None: metadata, which is not emitted. Offsets fit 16 bits because a PHV has at most 2^16 bytes.
-    fn new(id: HeaderId, header: &Header) -> Option<Emission> {
+    pub fn new(id: HeaderId, header: &Header) -> Option<Emission> {
         let [valid_at, at, bytes] = [header.valid_at, header.at, header.bytes].map(u16::try_from);
         (!header.metadata).then_some(Emission {
             valid_at: valid_at.ok()?,

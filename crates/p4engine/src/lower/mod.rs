@@ -3,7 +3,7 @@
 
 pub(crate) mod checksums;
 mod code;
-mod fused;
+pub(crate) mod fused;
 mod hashes;
 pub(crate) mod instructions;
 pub(crate) mod metadata;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Translation of arithmetic and comparisons.
 
+use crate::arith::bits::ones;
 use crate::exec::interpreter::low_bits;
-use crate::ir::{Pc, Reg};
+use crate::ir::{Binary, Pc, Reg};
 use crate::lower::instructions::{Comparison, Instruction};
 use crate::native::assembler::{Alu, Condition, Label, Shift, RAX, RCX, RDX, RSI};
 use crate::native::translate::{number, Translator};
@@ -61,6 +62,57 @@ impl<'a> Translator<'a> {
                 asm.shift(Shift::SignedRight, RDX, 63);
             }
         }
+    }
+
+    /// Shifts by a register. The interpreter shifts by more than 63 bits and by negative numbers.
+    fn shift_by(&mut self, pc: Pc, to: Reg, (left, right): (Reg, Reg), shift: Shift) {
+        self.get(left);
+        self.get_second(right);
+        let asm = &mut self.asm;
+        asm.test(RSI);
+        asm.jump_if(Condition::NotEqual, Label::Exit(pc));
+        asm.alu_constant(Alu::Compare, RCX, 63);
+        asm.jump_if(Condition::Above, Label::Exit(pc));
+        if let Shift::Left = shift {
+            asm.shift_left_from_by_rcx(RDX, RAX);
+            asm.shift_by_rcx(Shift::Left, RAX);
+        } else {
+            asm.shift_right_from_by_rcx(RAX, RDX);
+            asm.shift_by_rcx(Shift::SignedRight, RDX);
+        }
+        self.put(to);
+    }
+
+    /// Multiplies by a constant that is not negative.
+    fn multiply_with(&mut self, to: Reg, left: Reg, value: u64) {
+        self.get(left);
+        let asm = &mut self.asm;
+        asm.set(RCX, value);
+        asm.copy(RSI, RDX);
+        asm.multiply_registers(RSI, RCX);
+        asm.multiply_wide_by(RCX);
+        asm.alu(Alu::Add, RDX, RSI);
+        self.put(to);
+    }
+
+    /// Saturates to an unsigned number of 1 to 64 bits.
+    fn saturate_unsigned(&mut self, to: Reg, from: Reg, bits: u32) {
+        self.get(from);
+        let asm = &mut self.asm;
+        let (negative, large, done) = (asm.local(), asm.local(), asm.local());
+        asm.set(RCX, ones(bits));
+        asm.test(RDX);
+        asm.jump_if(Condition::Less, negative);
+        asm.jump_if(Condition::NotEqual, large);
+        asm.alu(Alu::Compare, RAX, RCX);
+        asm.jump_if(Condition::BelowOrEqual, done);
+        asm.bind(large);
+        asm.copy(RAX, RCX);
+        asm.jump(done);
+        asm.bind(negative);
+        asm.set(RAX, 0);
+        asm.bind(done);
+        self.set_unsigned(to);
     }
 
     /// Keeps the lowest bits of RDX and RAX.
@@ -128,7 +180,7 @@ impl<'a> Translator<'a> {
         self.asm.alu_memory(Alu::Or, RAX, number(register).plus(8));
     }
 
-    pub(super) fn arithmetic(&mut self, instruction: Instruction) -> Option<()> {
+    pub(super) fn arithmetic(&mut self, pc: Pc, instruction: Instruction) -> Option<()> {
         use Instruction::*;
         match instruction {
             Set { to, value } => {
@@ -175,6 +227,30 @@ impl<'a> Translator<'a> {
                 let condition = self.compare(comparison)?;
                 self.set_condition(to, condition);
             }
+            Binary { op, to, left, right } => self.other_binary(pc, op, to, (left, right))?,
+            BinaryWith { op, to, left, value } => self.other_with(op, to, left, value)?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn other_binary(&mut self, pc: Pc, op: Binary, to: Reg, (left, right): (Reg, Reg)) -> Option<()> {
+        match op {
+            Binary::Xor => self.two(to, left, right, Alu::Xor, Alu::Xor),
+            Binary::ShiftLeft => self.shift_by(pc, to, (left, right), Shift::Left),
+            Binary::ShiftRight => self.shift_by(pc, to, (left, right), Shift::SignedRight),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn other_with(&mut self, op: Binary, to: Reg, left: Reg, value: i64) -> Option<()> {
+        match (op, value) {
+            (Binary::Or, _) => self.with(to, left, value, Alu::Or, Alu::Or),
+            (Binary::Xor, _) => self.with(to, left, value, Alu::Xor, Alu::Xor),
+            (Binary::Subtract, _) => self.with(to, left, value, Alu::Subtract, Alu::SubtractBorrow),
+            (Binary::Multiply, 0..) => self.multiply_with(to, left, value as u64),
+            (Binary::SaturateUnsigned, 1..=64) => self.saturate_unsigned(to, left, value as u32),
             _ => return None,
         }
         Some(())

@@ -5,8 +5,10 @@
 //! it in.
 
 use alloc::vec::Vec;
+use core::mem::take;
 
 use crate::ir::Pc;
+use crate::native::FRAME_BACKWARD_JUMPS_LEFT;
 
 /// A general register by its number in the encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +100,9 @@ pub(super) enum Label {
     Instruction(Pc),
     /// A return to the interpreter, which continues at an instruction.
     Exit(Pc),
+    /// The code of an earlier instruction, the second one, if the packet may jump backward again. Otherwise the
+    /// interpreter continues at the first one.
+    Backward(Pc, Pc),
     /// A place that `bind` sets.
     Local(u32),
 }
@@ -171,6 +176,26 @@ impl Assembler {
 
     pub fn load64(&mut self, to: Register, from: Memory) {
         self.memory(true, &[0x8b], to.0, from);
+    }
+
+    /// Loads 32 bits of an array. `index` counts elements of four bytes.
+    pub fn load32_indexed(&mut self, to: Register, from: Memory, index: Register) {
+        self.indexed(0x8b, to, from, index);
+    }
+
+    pub fn xor32_indexed(&mut self, to: Register, from: Memory, index: Register) {
+        self.indexed(0x33, to, from, index);
+    }
+
+    /// An opcode and operands of which one is an element of four bytes. All registers are among the first eight.
+    fn indexed(&mut self, opcode: u8, register: Register, memory: Memory, index: Register) {
+        self.push(&[opcode, 0x84 | register.0 << 3, 0x80 | index.0 << 3 | memory.base.0]);
+        self.push(&memory.at.to_le_bytes());
+    }
+
+    /// Sets `to` to the lowest byte of another register.
+    pub fn low_byte(&mut self, to: Register, from: Register) {
+        self.registers(false, &[0x0f, 0xb6], to.0, from);
     }
 
     pub fn store8(&mut self, to: Memory, from: Register) {
@@ -273,9 +298,34 @@ impl Assembler {
         self.memory(true, &[0xf7], 4, from);
     }
 
+    /// `multiply_wide` by a register.
+    pub fn multiply_wide_by(&mut self, from: Register) {
+        self.registers(true, &[0xf7], 4, from);
+    }
+
+    /// Divides RDX and RAX, unsigned. The quotient is in RAX and the remainder in RDX.
+    pub fn divide(&mut self, by: Register) {
+        self.registers(true, &[0xf7], 6, by);
+    }
+
     pub fn shift(&mut self, shift: Shift, register: Register, bits: u8) {
         self.registers(true, &[0xc1], shift as u8, register);
         self.push(&[bits]);
+    }
+
+    /// Shifts by the lower 6 bits of RCX.
+    pub fn shift_by_rcx(&mut self, shift: Shift, register: Register) {
+        self.registers(true, &[0xd3], shift as u8, register);
+    }
+
+    /// `shift_left_from` by the lower 6 bits of RCX.
+    pub fn shift_left_from_by_rcx(&mut self, to: Register, from: Register) {
+        self.registers(true, &[0x0f, 0xa5], from.0, to);
+    }
+
+    /// `shift_right_from` by the lower 6 bits of RCX.
+    pub fn shift_right_from_by_rcx(&mut self, to: Register, from: Register) {
+        self.registers(true, &[0x0f, 0xad], from.0, to);
     }
 
     /// Shifts `to` left and fills it with the upper bits of `from`.
@@ -354,16 +404,36 @@ impl Assembler {
         self.push(&[0xc3]);
     }
 
+    /// Counts a backward jump and jumps to an instruction, or returns to the interpreter at the last one.
+    fn backward(&mut self, pc: Pc, to: Pc) {
+        let left = Memory::new(FRAME, FRAME_BACKWARD_JUMPS_LEFT);
+        self.load32(RAX, left);
+        self.alu_constant(Alu::Subtract, RAX, 1);
+        self.jump_if(Condition::BelowOrEqual, Label::Exit(pc));
+        self.store32(left, RAX);
+        self.jump(Label::Instruction(to));
+    }
+
     /// Appends the exits and fills in the distances. `entries` has the offset of each instruction's code.
     pub fn finish(mut self, entries: &[u32]) -> Vec<u8> {
-        let mut jumps = core::mem::take(&mut self.jumps);
+        let mut jumps = Vec::new();
+        for (at, to) in take(&mut self.jumps) {
+            match to {
+                Label::Backward(pc, to) => {
+                    self.fill(at, self.offset());
+                    self.backward(pc, to);
+                }
+                _ => jumps.push((at, to)),
+            }
+        }
+        jumps.append(&mut self.jumps);
         jumps.sort_by_key(|(_, to)| if let Label::Exit(pc) = to { *pc } else { Pc::MAX });
         let mut last = None;
         for (at, to) in jumps {
             let target = match to {
                 Label::Instruction(pc) => entries[pc as usize],
                 Label::Local(local) => self.locals[local as usize],
-                Label::Exit(pc) => match last {
+                Label::Exit(pc) | Label::Backward(pc, _) => match last {
                     Some((exit, offset)) if exit == pc => offset,
                     _ => {
                         let offset = self.offset();
@@ -373,9 +443,14 @@ impl Assembler {
                     }
                 },
             };
-            let distance = target.wrapping_sub(at as u32 + 4);
-            self.bytes[at..at + 4].copy_from_slice(&distance.to_le_bytes());
+            self.fill(at, target);
         }
         self.bytes
+    }
+
+    /// Fills in the distance of a jump.
+    fn fill(&mut self, at: usize, target: u32) {
+        let distance = target.wrapping_sub(at as u32 + 4);
+        self.bytes[at..at + 4].copy_from_slice(&distance.to_le_bytes());
     }
 }

@@ -4,87 +4,113 @@
 //! The interpreter looks up a table and writes the result to the line of the key. Machine code runs the action of a
 //! line that has its key, and returns to the interpreter otherwise. A change of a table clears its lines.
 
-use core::mem::offset_of;
-
 use crate::arith::bits::ones;
 use crate::exec::state::State;
 use crate::ir::Pc;
 use crate::native::assembler::{Alu, Condition, Label, Memory, Shift, FRAME, PHV, RAX, RCX, RDI, RSI};
 use crate::native::translate::Translator;
-use crate::native::{Native, FRAME_ARGUMENTS, FRAME_CODE, FRAME_LINES, FRAME_RETURN_PC, FRAME_RETURN_REASON};
+use crate::native::{
+    Native, FRAME_ARGUMENTS, FRAME_BLOCKS, FRAME_CODE, FRAME_RETURN_PC, FRAME_RETURN_REASON,
+};
 use crate::tables::call::Call;
 use crate::tables::Table;
 
-/// Lines of a table, a power of two.
-const LINES: usize = 8;
+/// Limit on the lines of a table, a power of two.
+const MAX_LINES: usize = 32;
 /// Limit on the words of a cached key.
 const KEY_WORDS: usize = 2;
 /// Limit on the arguments of a cached call.
-pub(crate) const LINE_ARGUMENTS: usize = 4;
+const MAX_ARGUMENTS: usize = 28;
 
-/// The result of a lookup.
+/// A cache line of the processor. A line of a table has one or more: the words of the key, the offset of the action's
+/// machine code and the instruction to which the action returns, its drop reason, and the arguments.
 #[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
-pub(crate) struct Line {
-    key: [u64; KEY_WORDS],
-    /// The offset of the action's machine code.
-    begin: u32,
-    /// The instruction to which the action returns, and its drop reason.
-    return_pc: Pc,
-    return_reason: u32,
-    arguments: [u64; LINE_ARGUMENTS],
-}
+#[repr(align(64))]
+pub(crate) struct Block([u64; BLOCK_WORDS]);
 
-/// Offsets in `Line`.
-const LINE_KEY: i32 = offset_of!(Line, key) as i32;
-const LINE_BEGIN: i32 = offset_of!(Line, begin) as i32;
-const LINE_RETURN_PC: i32 = offset_of!(Line, return_pc) as i32;
-const LINE_RETURN_REASON: i32 = offset_of!(Line, return_reason) as i32;
-const LINE_ARGUMENT: i32 = offset_of!(Line, arguments) as i32;
-const LINE_SHIFT: u8 = size_of::<Line>().trailing_zeros() as u8;
-const _: () = assert!(size_of::<Line>().is_power_of_two() && LINES.is_power_of_two());
+const BLOCK_WORDS: usize = 8;
+const _: () = assert!(size_of::<Block>() == BLOCK_WORDS * 8);
+
+/// The lines of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lines {
+    /// The first block of the first line.
+    first: u32,
+    /// Binary logarithms of the number of lines, at least 1, and of the blocks of a line.
+    count_bits: u8,
+    block_bits: u8,
+    /// Words of the key, at least one.
+    key_words: u8,
+    arguments: u8,
+}
 
 /// A multiplier that mixes the upper bits of products: 2^64 over the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Shift of a product that leaves the number of a line.
-const INDEX_SHIFT: u8 = 64 - LINES.trailing_zeros() as u8;
 
-fn index(key: [u64; KEY_WORDS]) -> usize {
-    ((key[0] ^ key[1]).wrapping_mul(MULTIPLIER) >> INDEX_SHIFT) as usize
-}
+impl Lines {
+    /// The lines of a table. None: its lookups have effects beside the call, or its keys or calls are too long.
+    fn new(table: &Table, first: usize) -> Option<Lines> {
+        let (words, arguments) = (table.layout.words, table.arguments);
+        if words > KEY_WORDS || table.tracks_hits || table.profile != u16::MAX || arguments > MAX_ARGUMENTS {
+            return None;
+        }
+        let key_words = words.max(1);
+        let blocks = (key_words + 2 + arguments).div_ceil(BLOCK_WORDS).next_power_of_two();
+        let keys = 1usize << table.layout.bits().min(MAX_LINES.trailing_zeros());
+        Some(Lines {
+            first: first as u32,
+            count_bits: keys.max(2).trailing_zeros() as u8,
+            block_bits: blocks.trailing_zeros() as u8,
+            key_words: key_words as u8,
+            arguments: arguments as u8,
+        })
+    }
 
-/// A line without a result: it has the key of another line.
-fn unused(number: usize) -> Line {
-    let key = (0..).map(|key| [key, 0]).find(|key| index(*key) != number).unwrap_or_default();
-    Line { key, begin: 0, return_pc: 0, return_reason: 0, arguments: [0; LINE_ARGUMENTS] }
-}
+    fn blocks(&self) -> usize {
+        1 << (self.count_bits + self.block_bits)
+    }
 
-fn clear(lines: &mut [Line]) {
-    lines.iter_mut().enumerate().for_each(|(number, line)| *line = unused(number));
-}
+    fn index(&self, key: [u64; KEY_WORDS]) -> usize {
+        ((key[0] ^ key[1]).wrapping_mul(MULTIPLIER) >> (64 - self.count_bits)) as usize
+    }
 
-/// Whether a table's lookups have no effect but the call, and its key fits a line.
-fn is_cacheable(table: &Table) -> bool {
-    table.layout.words <= KEY_WORDS && !table.tracks_hits && table.profile == u16::MAX
+    /// The key of a line without a result, which no lookup finds: it belongs to another line.
+    fn unused_key(&self, line: usize) -> u64 {
+        (0..).find(|key| self.index([*key, 0]) != line).unwrap_or_default()
+    }
+
+    fn clear(&self, blocks: &mut [Block]) {
+        let first = self.first as usize;
+        let Some(blocks) = blocks.get_mut(first..first + self.blocks()) else { return };
+        for (number, line) in blocks.chunks_exact_mut(1 << self.block_bits).enumerate() {
+            line.fill(Block([0; BLOCK_WORDS]));
+            line[0].0[0] = self.unused_key(number);
+        }
+    }
+
+    /// The offset of a word after the key in its line.
+    fn word(&self, word: usize) -> i32 {
+        (usize::from(self.key_words) + word) as i32 * 8
+    }
 }
 
 impl State {
     /// Allocates the lines of each table with lookups that machine code can repeat.
     pub(super) fn allocate_lines(&mut self) {
-        let mut lines = 0;
-        for table in self.tables.iter_mut().filter(|table| is_cacheable(table)) {
-            table.lines = Some(lines as u32);
-            lines += LINES;
+        let mut blocks = 0;
+        for table in &mut self.tables {
+            table.lines = Lines::new(table, blocks);
+            blocks += table.lines.map_or(0, |lines| lines.blocks());
         }
-        self.lines = alloc::vec![unused(0); lines];
-        self.lines.chunks_exact_mut(LINES).for_each(clear);
+        self.blocks = alloc::vec![Block([0; BLOCK_WORDS]); blocks];
+        self.tables.iter().filter_map(|table| table.lines).for_each(|lines| lines.clear(&mut self.blocks));
     }
 
     /// Clears the lines of a table that changes.
     pub fn clear_lines(&mut self, table: usize) {
-        let Some(first) = self.tables.get(table).and_then(|table| table.lines) else { return };
-        let first = first as usize;
-        self.lines.get_mut(first..first + LINES).into_iter().for_each(clear);
+        if let Some(lines) = self.tables.get(table).and_then(|table| table.lines) {
+            lines.clear(&mut self.blocks);
+        }
     }
 }
 
@@ -93,26 +119,30 @@ impl Native {
     #[inline(always)]
     pub fn remember(
         &self,
-        lines: &mut [Line],
+        blocks: &mut [Block],
         table: &Table,
         keys: &[u64],
         call: &Call,
         (return_pc, return_reason): (Pc, u32),
     ) {
-        let (Some(first), Some(arguments)) = (table.lines, call.arguments.few()) else { return };
+        let Some(lines) = table.lines else { return };
+        let Some(begin) = self.offsets.get(call.begin as usize).copied() else { return };
         let mut key = [0; KEY_WORDS];
         key.iter_mut().zip(keys).take(table.layout.words).for_each(|(to, from)| *to = *from);
-        let Some(begin) = self.offsets.get(call.begin as usize).copied() else { return };
-        if let Some(line) = lines.get_mut(first as usize + index(key)) {
-            *line = Line { key, begin, return_pc, return_reason, arguments };
-        }
+        let first = lines.first as usize + (lines.index(key) << lines.block_bits);
+        let Some(line) = blocks.get_mut(first..first + (1 << lines.block_bits)) else { return };
+        let words = key.into_iter().take(lines.key_words.into());
+        let results = [u64::from(begin) | u64::from(return_pc) << 32, return_reason.into()];
+        let arguments = call.arguments.as_slice().iter().take(lines.arguments.into()).copied();
+        let to = line.iter_mut().flat_map(|block| &mut block.0);
+        to.zip(words.chain(results).chain(arguments)).for_each(|(to, from)| *to = from);
     }
 }
 
 impl<'a> Translator<'a> {
     /// Loads a table's key into RSI, and its second word into RDI.
     fn load_key(&mut self, table: &Table) -> Option<()> {
-        for (word, register) in [RSI, RDI].into_iter().enumerate() {
+        for (word, register) in [RSI, RDI].into_iter().enumerate().take(table.layout.words.max(1)) {
             self.asm.set(register, 0);
             for fragment in
                 table.layout.fragments.iter().filter(|fragment| usize::from(fragment.word) == word)
@@ -138,32 +168,37 @@ impl<'a> Translator<'a> {
 
     /// Runs the action of a cached lookup, or returns to the interpreter.
     pub fn apply(&mut self, pc: Pc, table: u16) -> Option<()> {
-        let table = self.tables.get(usize::from(table))?;
-        let first = i32::try_from(table.lines? as usize * size_of::<Line>()).ok()?;
+        let table = self.state.tables.get(usize::from(table))?;
+        let lines = table.lines?;
+        let first = i32::try_from(lines.first as usize * size_of::<Block>()).ok()?;
         self.load_key(table)?;
         let asm = &mut self.asm;
         asm.copy(RCX, RSI);
-        asm.alu(Alu::Xor, RCX, RDI);
+        if lines.key_words > 1 {
+            asm.alu(Alu::Xor, RCX, RDI);
+        }
         asm.set(RAX, MULTIPLIER);
         asm.multiply_registers(RCX, RAX);
-        asm.shift(Shift::Right, RCX, INDEX_SHIFT);
-        asm.shift(Shift::Left, RCX, LINE_SHIFT);
-        asm.alu_memory(Alu::Add, RCX, Memory::new(FRAME, FRAME_LINES));
+        asm.shift(Shift::Right, RCX, 64 - lines.count_bits);
+        asm.shift(Shift::Left, RCX, lines.block_bits + size_of::<Block>().trailing_zeros() as u8);
+        asm.alu_memory(Alu::Add, RCX, Memory::new(FRAME, FRAME_BLOCKS));
         let line = Memory::new(RCX, first);
-        asm.alu_memory(Alu::Compare, RSI, line.plus(LINE_KEY));
-        asm.jump_if(Condition::NotEqual, Label::Exit(pc));
-        asm.alu_memory(Alu::Compare, RDI, line.plus(LINE_KEY + 8));
-        asm.jump_if(Condition::NotEqual, Label::Exit(pc));
-        asm.load64(RDI, Memory::new(FRAME, FRAME_ARGUMENTS));
-        for argument in (0..LINE_ARGUMENTS as i32).map(|argument| argument * 8) {
-            asm.load64(RAX, line.plus(LINE_ARGUMENT + argument));
-            asm.store64(Memory::new(RDI, argument), RAX);
+        for (word, register) in [RSI, RDI].into_iter().enumerate().take(lines.key_words.into()) {
+            asm.alu_memory(Alu::Compare, register, line.plus(word as i32 * 8));
+            asm.jump_if(Condition::NotEqual, Label::Exit(pc));
         }
-        asm.load32(RAX, line.plus(LINE_RETURN_PC));
+        if lines.arguments > 0 {
+            asm.load64(RDI, Memory::new(FRAME, FRAME_ARGUMENTS));
+        }
+        for argument in 0..usize::from(lines.arguments) {
+            asm.load64(RAX, line.plus(lines.word(2 + argument)));
+            asm.store64(Memory::new(RDI, argument as i32 * 8), RAX);
+        }
+        asm.load32(RAX, line.plus(lines.word(0) + 4));
         asm.store32(Memory::new(FRAME, FRAME_RETURN_PC), RAX);
-        asm.load32(RAX, line.plus(LINE_RETURN_REASON));
+        asm.load32(RAX, line.plus(lines.word(1)));
         asm.store32(Memory::new(FRAME, FRAME_RETURN_REASON), RAX);
-        asm.load32(RAX, line.plus(LINE_BEGIN));
+        asm.load32(RAX, line.plus(lines.word(0)));
         asm.alu_memory(Alu::Add, RAX, Memory::new(FRAME, FRAME_CODE));
         asm.jump_to_register(RAX);
         Some(())

@@ -2,10 +2,11 @@
 //! Translation of a program's instructions to x86-64 machine code.
 //!
 //! The translation consists of straight code for the frequent instructions: fields, arithmetic, jumps, extraction,
-//! selects, emission, cached table lookups. At any other instruction, and wherever an instruction would end the
-//! parser, jump backward or exceed a buffer, the code returns the number of that instruction. The interpreter runs it
-//! and enters the code again. So the code calls no function, and both have the same results: tests/native.rs compares
-//! them.
+//! selects, emission, cached table lookups, hashes, values of registers,
+//! wide numbers. At any other instruction, and wherever an instruction
+//! would end the parser, exceed a buffer or the limit on backward jumps, the code returns the number of that instruction.
+//! The interpreter runs it and enters the code again. So the code calls no function, and both have the same results:
+//! tests/native.rs compares them.
 //!
 //! The engine has no unsafe code. It passes the machine code to `Engine::translate`'s caller, which places it in
 //! executable memory. On other processors there is no translation.
@@ -13,9 +14,13 @@
 mod arithmetic;
 mod assembler;
 pub(crate) mod cache;
+mod externs;
+mod fields;
 mod fused;
+mod hash;
 mod parser;
 mod translate;
+mod wide;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -25,20 +30,24 @@ use core::mem::offset_of;
 use crate::arith::bits::PADDING;
 use crate::control::Count;
 use crate::exec::context::Context;
-use crate::exec::interpreter::{Interpreter, Return, RETURN_CONTROL_REASON, RETURN_PC, RETURN_REASON};
+use crate::exec::interpreter::{
+    Interpreter, Return, MAX_BACKWARD_JUMPS, RETURN_CONTROL_REASON, RETURN_PC, RETURN_REASON,
+};
 use crate::exec::packet::Shell;
 use crate::exec::state::State;
 use crate::ir::{Pc, MAX_REGISTERS};
 use crate::lower::Code;
-use crate::native::cache::Line;
+use crate::native::cache::Block;
 
 /// The memory that machine code accesses. The interpreter of a packet's blocks has one.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Frame {
     pub(crate) returning: Return,
+    pub(crate) backward_jumps_left: u32,
     phv: *mut u8,
     numbers: *mut i128,
+    wide: *mut u64,
     arguments: *mut u64,
     packet: *const u8,
     /// Bytes of the packet that the parser may access, and that the shell passed.
@@ -48,8 +57,9 @@ pub struct Frame {
     headers: *mut u8,
     headers_used: *mut usize,
     max_headers: usize,
-    lines: *const Line,
+    blocks: *const Block,
     counters: *const Span,
+    arrays: *const Span,
     arrived: u64,
     deferred: *mut u32,
     offsets: *const u32,
@@ -60,6 +70,7 @@ pub struct Frame {
 /// Offsets in `Frame`.
 const FRAME_PHV: i32 = offset_of!(Frame, phv) as i32;
 const FRAME_NUMBERS: i32 = offset_of!(Frame, numbers) as i32;
+const FRAME_WIDE: i32 = offset_of!(Frame, wide) as i32;
 const FRAME_ARGUMENTS: i32 = offset_of!(Frame, arguments) as i32;
 const FRAME_PACKET: i32 = offset_of!(Frame, packet) as i32;
 const FRAME_PACKET_BYTES: i32 = offset_of!(Frame, packet_bytes) as i32;
@@ -71,8 +82,10 @@ const FRAME_MAX_HEADERS: i32 = offset_of!(Frame, max_headers) as i32;
 const FRAME_RETURN_PC: i32 = offset_of!(Frame, returning) as i32 + RETURN_PC;
 const FRAME_RETURN_REASON: i32 = offset_of!(Frame, returning) as i32 + RETURN_REASON;
 const FRAME_CONTROL_REASON: i32 = offset_of!(Frame, returning) as i32 + RETURN_CONTROL_REASON;
-const FRAME_LINES: i32 = offset_of!(Frame, lines) as i32;
+const FRAME_BACKWARD_JUMPS_LEFT: i32 = offset_of!(Frame, backward_jumps_left) as i32;
+const FRAME_BLOCKS: i32 = offset_of!(Frame, blocks) as i32;
 const FRAME_COUNTERS: i32 = offset_of!(Frame, counters) as i32;
+const FRAME_ARRAYS: i32 = offset_of!(Frame, arrays) as i32;
 const FRAME_ARRIVED: i32 = offset_of!(Frame, arrived) as i32;
 const FRAME_DEFERRED: i32 = offset_of!(Frame, deferred) as i32;
 const FRAME_OFFSETS: i32 = offset_of!(Frame, offsets) as i32;
@@ -137,8 +150,10 @@ impl Frame {
         let (headers, headers_used) = context.headers.parts();
         Frame {
             returning: Return::default(),
+            backward_jumps_left: MAX_BACKWARD_JUMPS,
             phv: context.phv.as_mut_ptr(),
             numbers: state.registers.as_mut_ptr(),
+            wide: state.wide.as_mut_ptr(),
             arguments: state.arguments.as_mut_ptr(),
             packet: packet.as_ptr(),
             packet_bytes: packet.len(),
@@ -147,8 +162,9 @@ impl Frame {
             headers: headers.as_mut_ptr(),
             max_headers: headers.len(),
             headers_used,
-            lines: state.lines.as_ptr(),
+            blocks: state.blocks.as_ptr(),
             counters: state.counter_spans.as_ptr(),
+            arrays: state.array_spans.as_ptr(),
             arrived: context.arrived.into(),
             deferred: &mut context.deferred,
             offsets: native.map_or(core::ptr::null(), |native| native.offsets.as_ptr()),
@@ -169,7 +185,7 @@ impl Frame {
     }
 }
 
-/// Address and size of the counts of a counter, which neither grow nor move.
+/// Address and size of the counts of a counter or the values of an array, which neither grow nor move.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Span {
@@ -178,8 +194,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    pub fn new(counts: &[Count]) -> Span {
-        Span { address: counts.as_ptr() as usize, size: counts.len() }
+    pub fn new<T>(elements: &[T]) -> Span {
+        Span { address: elements.as_ptr() as usize, size: elements.len() }
     }
 }
 

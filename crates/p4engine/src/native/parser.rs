@@ -4,6 +4,7 @@
 use crate::arith::bits::Place;
 use crate::ir::{HeaderId, Pc, SelectKey};
 use crate::lower::checksums::CHECKSUM_OFFSETS;
+use crate::lower::fused::Emission;
 use crate::lower::operands::Header;
 use crate::native::assembler::{
     Alu, Condition, Label, Memory, Register, Shift, FRAME, PACKET, PHV, RAX, RCX, RDI, RDX, RSI,
@@ -18,8 +19,11 @@ use crate::native::{
 const MAX_COPIED: usize = 256;
 
 impl<'a> Translator<'a> {
-    /// Copies bytes by RAX.
-    fn copy_bytes(&mut self, to: Memory, from: Memory, bytes: usize) {
+    /// Copies up to `MAX_COPIED` bytes by RAX.
+    pub(super) fn copy_bytes(&mut self, to: Memory, from: Memory, bytes: usize) -> Option<()> {
+        if bytes > MAX_COPIED {
+            return None;
+        }
         let mut done = 0;
         while done < bytes {
             let left = bytes - done;
@@ -53,6 +57,7 @@ impl<'a> Translator<'a> {
             }
             done = at + size;
         }
+        Some(())
     }
 
     /// Sets RDI to the parser's position in the packet, and `end` to the position after as many bytes. Returns to
@@ -104,7 +109,7 @@ impl<'a> Translator<'a> {
     pub fn extract(&mut self, pc: Pc, header: HeaderId) -> Option<()> {
         let header = *self.code.headers.get(usize::from(header))?;
         let bytes = header.bytes as usize;
-        if header.varbit.is_some() || header.union_of.is_some() || bytes > MAX_COPIED {
+        if header.varbit.is_some() || header.union_of.is_some() {
             return None;
         }
         let (to, valid) = (self.phv(header.at, bytes)?, self.phv(header.valid_at, 1)?);
@@ -113,7 +118,7 @@ impl<'a> Translator<'a> {
         } else {
             self.position_or_defer(pc, &header);
         }
-        self.copy_bytes(to, Memory::new(RDI, 0), bytes);
+        self.copy_bytes(to, Memory::new(RDI, 0), bytes)?;
         self.asm.or_byte(valid, header.valid_bit);
         self.asm.load64(RDI, Memory::new(FRAME, FRAME_PARSED));
         self.asm.store32(Memory::new(RDI, 0), RCX);
@@ -169,33 +174,38 @@ impl<'a> Translator<'a> {
         Some(())
     }
 
-    /// Emits headers. The interpreter emits a header of variable length and what follows it.
+    /// Emits headers. The interpreter emits a header of variable length.
     pub fn emit_each(&mut self, pc: Pc, first: u32, count: u16) -> Option<()> {
         let (code, first) = (self.code, first as usize);
-        let headers = code.sequences.emitted.get(first..first + usize::from(count))?;
-        for (at, header) in (pc..).zip(headers) {
-            let valid = self.phv(header.valid_at.into(), 1)?;
-            self.asm.test_byte(valid, header.valid_bit);
-            let bytes = usize::from(header.bytes);
-            if header.varbit || bytes > MAX_COPIED {
-                self.asm.jump_if(Condition::NotEqual, Label::Exit(at));
-                continue;
-            }
-            let (from, skip) = (self.phv(header.at.into(), bytes)?, self.asm.local());
-            self.asm.jump_if(Condition::Equal, skip);
-            let asm = &mut self.asm;
-            asm.load64(RSI, Memory::new(FRAME, FRAME_HEADERS_USED));
-            asm.load64(RDI, Memory::new(RSI, 0));
-            asm.copy(RCX, RDI);
-            asm.alu_constant(Alu::Add, RCX, bytes as i32);
-            asm.alu_memory(Alu::Compare, RCX, Memory::new(FRAME, FRAME_MAX_HEADERS));
-            asm.jump_if(Condition::Above, Label::Exit(at));
-            asm.alu_memory(Alu::Add, RDI, Memory::new(FRAME, FRAME_HEADERS));
-            self.copy_bytes(Memory::new(RDI, 0), from, bytes);
-            self.asm.store64(Memory::new(RSI, 0), RCX);
-            self.asm.bind(skip);
+        for (at, header) in (pc..).zip(code.sequences.emitted.get(first..first + usize::from(count))?) {
+            self.emit(at, header)?;
         }
         self.asm.jump(Label::Instruction(pc + Pc::from(count)));
+        Some(())
+    }
+
+    /// Emits a header if it is valid.
+    pub fn emit(&mut self, pc: Pc, header: &Emission) -> Option<()> {
+        let valid = self.phv(header.valid_at.into(), 1)?;
+        self.asm.test_byte(valid, header.valid_bit);
+        let bytes = usize::from(header.bytes);
+        if header.varbit || bytes > MAX_COPIED {
+            self.asm.jump_if(Condition::NotEqual, Label::Exit(pc));
+            return Some(());
+        }
+        let (from, skip) = (self.phv(header.at.into(), bytes)?, self.asm.local());
+        self.asm.jump_if(Condition::Equal, skip);
+        let asm = &mut self.asm;
+        asm.load64(RSI, Memory::new(FRAME, FRAME_HEADERS_USED));
+        asm.load64(RDI, Memory::new(RSI, 0));
+        asm.copy(RCX, RDI);
+        asm.alu_constant(Alu::Add, RCX, bytes as i32);
+        asm.alu_memory(Alu::Compare, RCX, Memory::new(FRAME, FRAME_MAX_HEADERS));
+        asm.jump_if(Condition::Above, Label::Exit(pc));
+        asm.alu_memory(Alu::Add, RDI, Memory::new(FRAME, FRAME_HEADERS));
+        self.copy_bytes(Memory::new(RDI, 0), from, bytes)?;
+        self.asm.store64(Memory::new(RSI, 0), RCX);
+        self.asm.bind(skip);
         Some(())
     }
 }

@@ -1,40 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Translation of fields, jumps and externs, and of a program as a whole.
+//! Translation of a program as a whole, and of jumps.
 //!
 //! RAX and RDX have a number of the program, its lower and its upper half; RCX and RSI a second one.
 
 use alloc::vec::Vec;
 
-use crate::arith::bits::{ones, Place, Window};
-use crate::control;
+use crate::arith::bits::Window;
 use crate::exec::context::NOT_DEFERRED;
 use crate::exec::interpreter::HALT;
 use crate::exec::state::State;
-use crate::ir::{HashKind, Pc, Reg, MAX_REGISTERS};
+use crate::ir::{Op, Pc, Reg, MAX_REGISTERS};
+use crate::lower::fused::Emission;
 use crate::lower::instructions::Instruction;
-use crate::lower::operands::HashPart;
 use crate::lower::Code;
 use crate::native::assembler::{
-    Alu, Assembler, Condition, Label, Memory, Register, Shift, FRAME, NUMBERS, PACKET, PHV, RAX, RCX, RDI,
-    RDX, RSI,
+    Alu, Assembler, Condition, Label, Memory, Shift, FRAME, NUMBERS, PACKET, PHV, RAX, RCX, RDI, RDX, RSI,
 };
 use crate::native::{
-    Span, COUNT_BYTES, COUNT_PACKETS, FRAME_ARGUMENTS, FRAME_ARRIVED, FRAME_CODE, FRAME_CONTROL_REASON,
-    FRAME_COUNTERS, FRAME_DEFERRED, FRAME_NUMBERS, FRAME_OFFSETS, FRAME_PACKET, FRAME_PHV, FRAME_RETURN_PC,
-    FRAME_RETURN_REASON, SPAN_ADDRESS, SPAN_SIZE,
+    FRAME_ARGUMENTS, FRAME_CODE, FRAME_CONTROL_REASON, FRAME_DEFERRED, FRAME_NUMBERS, FRAME_OFFSETS,
+    FRAME_PACKET, FRAME_PHV, FRAME_RETURN_PC, FRAME_RETURN_REASON,
 };
-use crate::tables::Table;
 
 /// Translates a program to machine code. Returns it and the offset of each instruction's code.
 pub(super) fn translate(code: &Code, phv_bytes: usize, state: &State) -> (Vec<u8>, Vec<u32>) {
-    let mut translator = Translator {
-        code,
-        tables: &state.tables,
-        asm: Assembler::default(),
-        phv_bytes,
-        counters: state.counter_spans.len(),
-        arguments: state.arguments.len(),
-    };
+    let mut translator = Translator { code, state, asm: Assembler::default(), phv_bytes };
     translator.begin();
     let mut offsets = Vec::new();
     for (pc, instruction) in code.instructions.iter().enumerate() {
@@ -52,11 +41,9 @@ pub(super) fn translate(code: &Code, phv_bytes: usize, state: &State) -> (Vec<u8
 
 pub(super) struct Translator<'a> {
     pub code: &'a Code,
-    pub tables: &'a [Table],
+    pub state: &'a State,
     pub asm: Assembler,
     pub phv_bytes: usize,
-    counters: usize,
-    arguments: usize,
 }
 
 /// The lower half of a register of the program. The upper half follows.
@@ -80,112 +67,16 @@ impl<'a> Translator<'a> {
         asm.jump_to_register(RSI);
     }
 
-    /// The target of a jump that `next` follows. The interpreter runs backward jumps, which are limited, and
-    /// jumps past the end, which only unreachable instructions have.
+    /// The target of a jump that `next` follows. The interpreter runs jumps past the end, which only unreachable
+    /// instructions have.
     pub fn target(&self, pc: Pc, next: Pc, to: Pc) -> Label {
-        if to < next || to as usize > self.code.instructions.len() {
+        if to as usize > self.code.instructions.len() {
             Label::Exit(pc)
+        } else if to < next {
+            Label::Backward(pc, to)
         } else {
             Label::Instruction(to)
         }
-    }
-
-    /// A part of the PHV. None: it is outside.
-    pub fn phv(&self, at: u32, bytes: usize) -> Option<Memory> {
-        (at as usize + bytes <= self.phv_bytes).then_some(Memory::new(PHV, at as i32))
-    }
-
-    /// Loads a number of the PHV or the packet into RAX. Overwrites RDX.
-    pub fn load(&mut self, place: Place, base: Register) -> Option<()> {
-        let from = match base {
-            PHV => self.phv(place.at.into(), window_bytes(place.window)?)?,
-            _ => Memory::new(base, place.at.into()),
-        };
-        let asm = &mut self.asm;
-        match place.window {
-            Window::Byte => asm.load8(RAX, from),
-            Window::Short => {
-                asm.load16(RAX, from);
-                asm.swap16(RAX);
-            }
-            Window::Word => {
-                asm.load32(RAX, from);
-                asm.swap32(RAX);
-            }
-            Window::SixBytes => {
-                asm.load32(RAX, from);
-                asm.swap32(RAX);
-                asm.load16(RDX, from.plus(4));
-                asm.swap16(RDX);
-                asm.shift(Shift::Left, RAX, 16);
-                asm.alu(Alu::Or, RAX, RDX);
-            }
-            Window::Long => {
-                asm.load64(RAX, from);
-                asm.swap64(RAX);
-            }
-            Window::Double => return None,
-        }
-        if place.trailing > 0 {
-            asm.shift(Shift::Right, RAX, place.trailing);
-        }
-        if place.leading > 0 {
-            self.mask(RAX, ones(place.width()));
-        }
-        Some(())
-    }
-
-    /// Clears the bits of a register that a mask does not have. Overwrites RDX.
-    pub(super) fn mask(&mut self, register: Register, mask: u64) {
-        match i32::try_from(mask as i64) {
-            Ok(mask) => self.asm.alu_constant(Alu::And, register, mask),
-            Err(_) => {
-                self.asm.set(RDX, mask);
-                self.asm.alu(Alu::And, register, RDX);
-            }
-        }
-    }
-
-    /// Stores the low bits of RAX in the PHV. Overwrites RAX, RCX and RDX.
-    pub(super) fn store(&mut self, place: Place) -> Option<()> {
-        let to = self.phv(place.at.into(), window_bytes(place.window)?)?;
-        if !place.fills_window() {
-            let mask = ones(place.width());
-            self.mask(RAX, mask);
-            if place.trailing > 0 {
-                self.asm.shift(Shift::Left, RAX, place.trailing);
-            }
-            self.asm.copy(RCX, RAX);
-            self.load(Place::full_window(place.window, place.at), PHV)?;
-            self.mask(RAX, !(mask << place.trailing));
-            self.asm.alu(Alu::Or, RAX, RCX);
-        }
-        let asm = &mut self.asm;
-        match place.window {
-            Window::Byte => asm.store8(to, RAX),
-            Window::Short => {
-                asm.swap16(RAX);
-                asm.store16(to, RAX);
-            }
-            Window::Word => {
-                asm.swap32(RAX);
-                asm.store32(to, RAX);
-            }
-            Window::SixBytes => {
-                asm.copy(RDX, RAX);
-                asm.shift(Shift::Right, RDX, 16);
-                asm.swap32(RDX);
-                asm.store32(to, RDX);
-                asm.swap16(RAX);
-                asm.store16(to.plus(4), RAX);
-            }
-            Window::Long => {
-                asm.swap64(RAX);
-                asm.store64(to, RAX);
-            }
-            Window::Double => return None,
-        }
-        Some(())
     }
 
     /// Stores RAX as an unsigned number.
@@ -221,24 +112,8 @@ impl<'a> Translator<'a> {
         self.asm.alu(upper, RDX, RSI);
     }
 
-    pub(super) fn load_number(&mut self, to: Reg, place: Place) -> Option<()> {
-        self.load(place, PHV)?;
-        self.set_unsigned(to);
-        Some(())
-    }
-
-    fn store_number(&mut self, place: Place, from: Reg) -> Option<()> {
-        self.asm.load64(RAX, number(from));
-        self.store(place)
-    }
-
-    pub(super) fn store_value(&mut self, place: Place, value: u64) -> Option<()> {
-        self.asm.set(RAX, value);
-        self.store(place)
-    }
-
     pub(super) fn load_argument(&mut self, argument: u16) -> Option<()> {
-        if usize::from(argument) >= self.arguments {
+        if usize::from(argument) >= self.state.arguments.len() {
             return None;
         }
         self.asm.load64(RDI, Memory::new(FRAME, FRAME_ARGUMENTS));
@@ -246,31 +121,11 @@ impl<'a> Translator<'a> {
         Some(())
     }
 
-    fn copy_field(&mut self, to: u16, from: u16, window: Window) -> Option<()> {
-        self.load(Place::full_window(window, from), PHV)?;
-        self.store(Place::full_window(window, to))
-    }
-
     /// Translates one instruction. Returns None if the interpreter runs it.
     fn translate(&mut self, pc: Pc, instruction: Instruction) -> Option<()> {
         use Instruction::*;
         let next = pc + 1;
         match instruction {
-            LoadByte { to, at } => self.load_number(to, Place::full_window(Window::Byte, at))?,
-            LoadShort { to, at } => self.load_number(to, Place::full_window(Window::Short, at))?,
-            LoadWord { to, at } => self.load_number(to, Place::full_window(Window::Word, at))?,
-            LoadLong { to, at } => self.load_number(to, Place::full_window(Window::Long, at))?,
-            LoadBits { to, place } => self.load_number(to, place)?,
-            StoreByte { at, from } => self.store_number(Place::full_window(Window::Byte, at), from)?,
-            StoreShort { at, from } => self.store_number(Place::full_window(Window::Short, at), from)?,
-            StoreWord { at, from } => self.store_number(Place::full_window(Window::Word, at), from)?,
-            StoreLong { at, from } => self.store_number(Place::full_window(Window::Long, at), from)?,
-            StoreBits { place, from } => self.store_number(place, from)?,
-            StoreConstant { place, value } => self.store_value(place, value)?,
-            CopyByte { to, from } => self.copy_field(to, from, Window::Byte)?,
-            CopyShort { to, from } => self.copy_field(to, from, Window::Short)?,
-            CopyWord { to, from } => self.copy_field(to, from, Window::Word)?,
-            CopyLong { to, from } => self.copy_field(to, from, Window::Long)?,
             Jump { to } => self.asm.jump(self.target(pc, next, to)),
             JumpIf { condition, to } => {
                 self.test_number(condition);
@@ -287,13 +142,20 @@ impl<'a> Translator<'a> {
             End => self.end(),
             Guarded { instruction } => self.guarded(pc, instruction)?,
             Apply { table } => self.apply(pc, table)?,
+            Rare { op } => self.rare(op)?,
             Count { counter, index } => self.count(counter, index)?,
+            RegisterRead { to, array, index } => self.register_read(to, array, index)?,
+            RegisterWrite { array, index, from } => self.register_write(array, index, from)?,
             Checksum { to, hash } => self.checksum(to, hash)?,
             Extract { header } => self.extract(pc, header)?,
             Select { select } => self.select(pc, select)?,
             Lookahead { to, at, width } => {
                 self.look_ahead(pc, at, width)?;
                 self.set_unsigned(to);
+            }
+            Emit { header } => {
+                let header = Emission::new(header, self.code.headers.get(usize::from(header))?)?;
+                self.emit(pc, &header)?;
             }
             EmitEach { first, count } => self.emit_each(pc, first, count)?,
             StoreArguments { .. } | StoreConstants { .. } | LoadLongs { .. } => {
@@ -305,7 +167,27 @@ impl<'a> Translator<'a> {
             JumpByte { .. } | JumpCompareByte { .. } | JumpCompareWith { .. } | JumpCompare { .. } => {
                 self.fused_jump(pc, instruction)?;
             }
-            other => self.arithmetic(other)?,
+            other => self.access(other).or_else(|| self.arithmetic(pc, other))?,
+        }
+        Some(())
+    }
+
+    fn rare(&mut self, op: u32) -> Option<()> {
+        let code = self.code;
+        match *code.rare.get(op as usize)? {
+            Op::SetLong { to, constant } => {
+                let bytes = code.constants.get(usize::from(constant))?;
+                let value = bytes.iter().fold(0u128, |value, byte| value << 8 | u128::from(*byte));
+                self.asm.set(RAX, value as u64);
+                self.asm.set(RDX, (value >> 64) as u64);
+                self.put(to);
+            }
+            Op::HashTo { field, hash, base, size } => self.hash_to(field, hash, base, size)?,
+            Op::Copy { to, from } if code.field(to).width <= 64 => {
+                self.load(code.place(from), PHV)?;
+                self.store(code.place(to))?;
+            }
+            op => self.wide(op)?,
         }
         Some(())
     }
@@ -340,67 +222,5 @@ impl<'a> Translator<'a> {
         asm.load32(RAX, Memory::new(RAX, 0));
         asm.alu_memory(Alu::Add, RAX, Memory::new(FRAME, FRAME_CODE));
         asm.jump_to_register(RAX);
-    }
-
-    /// Counts a packet, if the counter has the index.
-    fn count(&mut self, counter: u16, index: Reg) -> Option<()> {
-        if usize::from(counter) >= self.counters {
-            return None;
-        }
-        self.get(index);
-        let asm = &mut self.asm;
-        let outside = asm.local();
-        let span = i32::from(counter) * size_of::<Span>() as i32;
-        asm.test(RDX);
-        asm.jump_if(Condition::NotEqual, outside);
-        asm.load64(RDI, Memory::new(FRAME, FRAME_COUNTERS));
-        asm.alu_memory(Alu::Compare, RAX, Memory::new(RDI, span + SPAN_SIZE));
-        asm.jump_if(Condition::AboveOrEqual, outside);
-        asm.shift(Shift::Left, RAX, size_of::<control::Count>().trailing_zeros() as u8);
-        asm.alu_memory(Alu::Add, RAX, Memory::new(RDI, span + SPAN_ADDRESS));
-        asm.set(RCX, 1);
-        asm.add_to_memory(Memory::new(RAX, COUNT_PACKETS), RCX);
-        asm.load64(RCX, Memory::new(FRAME, FRAME_ARRIVED));
-        asm.add_to_memory(Memory::new(RAX, COUNT_BYTES), RCX);
-        asm.bind(outside);
-        Some(())
-    }
-
-    /// The Internet checksum of words of the PHV. They are added as they are in memory (RFC 1071, section 2(B)).
-    fn checksum(&mut self, to: Reg, hash: u16) -> Option<()> {
-        let code = self.code;
-        let hash =
-            code.hashes.get(usize::from(hash)).filter(|hash| hash.words && hash.kind == HashKind::Csum16)?;
-        self.asm.set(RAX, 0);
-        for part in &hash.parts {
-            let HashPart::Phv { at, width, valid } = part else { return None };
-            let (at, bytes) = (at / 8, *width as usize / 8);
-            let from = self.phv(at, bytes)?;
-            let skip = self.asm.local();
-            if let Some(valid) = valid {
-                let valid_at = self.phv(valid.at, 1)?;
-                self.asm.test_byte(valid_at, valid.bit);
-                self.asm.jump_if(Condition::Equal, skip);
-            }
-            for word in (0..bytes).step_by(4) {
-                match bytes - word {
-                    2 => self.asm.load16(RDX, from.plus(word as i32)),
-                    _ => self.asm.load32(RDX, from.plus(word as i32)),
-                }
-                self.asm.alu(Alu::Add, RAX, RDX);
-            }
-            self.asm.bind(skip);
-        }
-        // A PHV has at most 2^16 bytes, so the sum is less than 2^46. Three additions leave at most 2^16, four 2^16 - 1.
-        for _ in 0..4 {
-            self.asm.copy(RDX, RAX);
-            self.asm.shift(Shift::Right, RDX, 16);
-            self.asm.alu_constant(Alu::And, RAX, 0xffff);
-            self.asm.alu(Alu::Add, RAX, RDX);
-        }
-        self.asm.alu_constant(Alu::Xor, RAX, 0xffff);
-        self.asm.swap16(RAX);
-        self.set_unsigned(to);
-        Some(())
     }
 }

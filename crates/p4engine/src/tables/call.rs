@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::control::refusal::Refused;
 use crate::control::Refusal;
-use crate::ir::{ActionCall, ActionId, Pc, Program};
+use crate::ir::{Action, ActionCall, ActionId, Pc, Program};
 
 /// An action with its arguments.
 #[derive(Debug, Clone)]
@@ -27,17 +27,19 @@ pub(crate) enum Arguments {
 
 pub(crate) const FEW: usize = 2;
 
+/// The number of the arguments of an action's calls.
+pub(crate) fn argument_count(action: &Action) -> usize {
+    let limbs = |width: u32| if width <= 64 { 0 } else { width.div_ceil(64) as usize };
+    action.parameters.iter().map(|parameter| 1 + limbs(parameter.width)).sum()
+}
+
 impl Arguments {
-    /// The arguments, if they are no more than `N`.
     #[inline(always)]
-    pub fn few<const N: usize>(&self) -> Option<[u64; N]> {
-        let numbers = match self {
-            Arguments::Few(few) => few.as_slice(),
+    pub fn as_slice(&self) -> &[u64] {
+        match self {
+            Arguments::Few(few) => few,
             Arguments::Many(many) => many,
-        };
-        let mut few = [0; N];
-        few.get_mut(..numbers.len())?.copy_from_slice(numbers);
-        Some(few)
+        }
     }
 
     /// Copies the arguments to the running action's. `to` has space for those of any action, and for `FEW`.

@@ -117,6 +117,11 @@ impl Layout {
         layout
     }
 
+    /// Bits of all fields.
+    pub fn bits(&self) -> u32 {
+        self.fields.iter().map(|field| field.width as u32).sum()
+    }
+
     fn add(&mut self, program: &Program, key: &Key, at: usize) {
         let Some(field) = program.fields.get(usize::from(key.field)) else { return };
         let valid = Validity::of_field(program, key.field);

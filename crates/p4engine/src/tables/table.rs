@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 use crate::control::refusal::Refused;
 use crate::control::{Count, Entry, EntryState, Refusal, Target};
 use crate::ir::{self, ActionId, Match, MatchKind, Next, Pc, Program, TableId};
-use crate::tables::call::Call;
+use crate::native::cache::Lines;
+use crate::tables::call::{argument_count, Call};
+
 use crate::tables::hash_map::HashMap;
 use crate::tables::key::{Encoded, Layout};
 use crate::tables::lpm_trie::LpmTrie;
@@ -69,6 +71,8 @@ pub(crate) struct Table {
     max_size: usize,
     pub default: Option<EntryAction>,
     pub actions: Vec<ActionId>,
+    /// The largest number of arguments of an action.
+    pub arguments: usize,
     next: Next,
     pub profile: u16,
     /// Index among the tables of the profile.
@@ -82,8 +86,8 @@ pub(crate) struct Table {
     pub first_drop_reason: u32,
     /// The entry that matched last.
     pub last: Option<u32>,
-    /// The first line of the table in `State::lines`. None: machine code does not look up the table.
-    pub lines: Option<u32>,
+    /// The table's lines in `State::blocks`. None: machine code does not look up the table.
+    pub lines: Option<Lines>,
 }
 
 impl Table {
@@ -99,6 +103,7 @@ impl Table {
         } else {
             Search::None
         };
+        let actions = table.actions.iter().filter_map(|action| program.actions.get(usize::from(*action)));
         Table {
             layout,
             search,
@@ -112,6 +117,7 @@ impl Table {
             max_size: table.max_size as usize,
             default: None,
             actions: table.actions.clone(),
+            arguments: actions.map(argument_count).max().unwrap_or(0),
             next: table.next.clone(),
             profile: table.profile.unwrap_or(u16::MAX),
             profile_index,
