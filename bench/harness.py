@@ -69,6 +69,17 @@ def pinned(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
+@contextmanager
+def allowed(count: int) -> Iterator[None]:
+    """Limit this process to its last cores."""
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, cores()[-count:])
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def cores() -> list[int]:
     """The cores that this process may use; the last is the one to measure on, the first is for everybody else."""
     return sorted(os.sched_getaffinity(0))

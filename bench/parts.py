@@ -4,27 +4,13 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from bench.harness import Cell, Cost, Figure, cores, measured, smallest
+from bench.harness import Cell, Cost, Figure, allowed, cores, measured, smallest
 from bench.scale import STAR, labs
 from qbed.substrates import PART_TIMES
 from qbed.substrates.virtual.part_memory import SPINS
 
 INCAST = "  - flows: {from: h1..h999, to: h1000, size: 1 MB}"
-
-
-@contextmanager
-def allowed(count: int) -> Iterator[None]:
-    """Limit this process to its last cores."""
-    before = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, cores()[-count:])
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def turns(rounds: int, *runs: tuple[Cell, int]) -> list[Cost]:
