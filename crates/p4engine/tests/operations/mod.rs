@@ -12,7 +12,7 @@ pub const HEADER_BYTES: usize = 35;
 pub const ARRAYS: [(u32, bool); 6] =
     [(32, false), (64, false), (9, false), (1, false), (16, true), (80, false)];
 /// Constants of more than 64 bits and of fewer.
-pub const CONSTANTS: [&[u8]; 3] = [&[0x12; 15], &[0xff; 8], &[7]];
+pub const CONSTANTS: [&[u8]; 4] = [&[0x12; 15], &[0xff; 8], &[7], &[1, 0, 0, 0, 0, 0, 0, 0, 5]];
 /// Three of each kind.
 const HASHES: u16 = 3 * KINDS.len() as u16;
 pub const KINDS: [HashKind; 3] = [HashKind::Csum16, HashKind::Crc16, HashKind::Crc32];
@@ -149,28 +149,46 @@ fn arithmetic() -> impl Strategy<Value = Vec<Op>> {
         saturated,
         shift,
     ];
-    prop_oneof![10 => operation.prop_map(|operation| vec![operation]), 1 => shift_by_register()]
+    prop_oneof![10 => operation.prop_map(|operation| vec![operation]), 1 => shift_by_register(), 1 => hash_of_its_size()]
 }
 
 /// Shifts by numbers that are mostly less than 128.
 fn shift_by_register() -> impl Strategy<Value = Vec<Op>> {
-    let bits = prop_oneof![4 => 0..64i64, 2 => 60..132i64, 1 => number()];
-    (any::<bool>(), register(), register(), register(), bits).prop_map(|(left, to, from, bits, value)| {
+    let bits = prop_oneof![
+        4 => (0..64i64).prop_map(Ok),
+        2 => (60..132i64).prop_map(Ok),
+        1 => number().prop_map(Ok),
+        1 => (0..CONSTANTS.len() as u16).prop_map(Err),
+    ];
+    (any::<bool>(), register(), register(), register(), bits).prop_map(|(left, to, from, bits, amount)| {
         let op = if left { Binary::ShiftLeft } else { Binary::ShiftRight };
-        vec![Op::Set { to: bits, value }, Op::Binary { op, to, left: from, right: bits }]
+        let set = match amount {
+            Ok(value) => Op::Set { to: bits, value },
+            Err(constant) => Op::SetLong { to: bits, constant },
+        };
+        vec![set, Op::Binary { op, to, left: from, right: bits }]
     })
 }
 
-/// Reads and writes of arrays, of which some have the index.
+/// A hash with its value as the size.
+fn hash_of_its_size() -> impl Strategy<Value = Vec<Op>> {
+    (field(), 0..HASHES, register(), register()).prop_map(|(field, hash, base, size)| {
+        vec![Op::Checksum { to: size, hash }, Op::HashTo { field, hash, base, size }]
+    })
+}
+
+/// Reads and writes of arrays, of which some have the index. What is written is read, too.
 fn array() -> impl Strategy<Value = Vec<Op>> {
     let index = prop_oneof![5 => (0..3i64).boxed(), 1 => number().boxed()];
     (any::<bool>(), 0..ARRAYS.len() as ArrayId, register(), index, register(), field()).prop_map(
         |(reads, array, index, value, from, to)| {
-            let access = match reads {
-                true => Op::RegisterRead { to, array, index },
-                false => Op::RegisterWrite { array, index, from },
-            };
-            vec![Op::Set { to: index, value }, access]
+            let read = Op::RegisterRead { to, array, index };
+            let mut ops = vec![Op::Set { to: index, value }];
+            if !reads {
+                ops.push(Op::RegisterWrite { array, index, from });
+            }
+            ops.push(read);
+            ops
         },
     )
 }
@@ -185,7 +203,7 @@ fn wide() -> impl Strategy<Value = Vec<Op>> {
         (number.clone(), long.clone()).prop_map(|(to, field)| Op::WideLoad { to, field }),
         (number.clone(), long).prop_map(|(from, field)| Op::WideStore { field, from }),
         (number.clone(), register()).prop_map(|(to, from)| Op::Widen { to, from }),
-        (number, register()).prop_map(|(from, to)| Op::Narrow { to, from }),
+        (number.clone(), register()).prop_map(|(from, to)| Op::Narrow { to, from }),
         (three, register()).prop_map(|((op, to, left, right), flag)| match op {
             Binary::Add | Binary::Subtract | Binary::Multiply | Binary::And | Binary::Or | Binary::Xor => {
                 Op::WideBinary { op, to, left, right }
@@ -193,7 +211,18 @@ fn wide() -> impl Strategy<Value = Vec<Op>> {
             _ => Op::WideCompare { op, to: flag, left, right },
         }),
     ];
-    operation.prop_map(|operation| vec![operation])
+    let constant = 0..CONSTANTS.len() as u16;
+    prop_oneof![
+        3 => operation.clone().prop_map(|operation| vec![operation]),
+        1 => (constant.clone(), constant, operation).prop_map(|(first, second, operation)| match operation {
+            Op::WideBinary { left, right, .. } | Op::WideCompare { left, right, .. } => vec![
+                Op::WideSet { to: left, constant: first },
+                Op::WideSet { to: right, constant: second },
+                operation,
+            ],
+            _ => vec![operation],
+        }),
+    ]
 }
 
 /// One to three rounds of an operation, which an action may have. Targets are relative to their jumps.
