@@ -38,7 +38,8 @@ static bool qp4_replace(struct qp4_switch *sw, struct sk_buff *skb, const struct
 	    !qp4_complete(sw, skb, meta, emission))
 		return false;
 	length = emission->headers_bytes;
-	if (length != replaced || length > skb_headlen(skb) ||
+	/* a head that is shared is copied only if the program changed it */
+	if (length != replaced || length > skb_headlen(skb) || !skb_cloned(skb) ||
 	    memcmp(skb->data, emission->headers, length)) {
 		if (!pskb_may_pull(skb, replaced) ||
 		    !qp4_make_head_writable(skb, length > replaced ? length - replaced : 0))
@@ -173,7 +174,7 @@ static struct sk_buff *qp4_run_egress(struct qp4_switch *sw, struct sk_buff *skb
  */
 void qp4_leave_cpu(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata *meta)
 {
-	u64 now_us = qp4_now_us();
+	u64 now_us = qp4_now_us(sw);
 	struct qp4_departure departure = {
 		.now_us = now_us,
 		.enqueued_us = now_us,
@@ -202,7 +203,7 @@ struct sk_buff *qp4_egress(struct qbed_egress *egress, struct sk_buff *skb)
 		return NULL;
 	}
 	departure = (struct qp4_departure) {
-		.now_us = qp4_now_us(),
+		.now_us = qp4_now_us(port->sw),
 		.enqueued_us = meta->enqueued_us,
 		.enqueued_depth = meta->enqueued_depth,
 		.dequeued_depth = qp4_depth(port->dev),

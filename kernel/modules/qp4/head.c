@@ -12,6 +12,7 @@
 #include <linux/etherdevice.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include <linux/unaligned.h>
 #include <net/checksum.h>
 
 #include "qp4.h"
@@ -117,15 +118,27 @@ void qp4_update_checksum(const struct sk_buff *skb, const struct qp4_metadata *m
 				     ntohs((__force __be16)checksum), NULL);
 }
 
+/* memcmp() for short headers, inline. */
+static __always_inline bool qp4_same(const u8 *a, const u8 *b, u32 bytes)
+{
+	for (; bytes >= sizeof(u64); bytes -= sizeof(u64), a += sizeof(u64), b += sizeof(u64))
+		if (get_unaligned((const u64 *)a) != get_unaligned((const u64 *)b))
+			return false;
+	for (; bytes >= sizeof(u16); bytes -= sizeof(u16), a += sizeof(u16), b += sizeof(u16))
+		if (get_unaligned((const u16 *)a) != get_unaligned((const u16 *)b))
+			return false;
+	return !bytes || *a == *b;
+}
+
 /* Whether two IP headers differ only in fields that no checksum behind them covers. */
 static bool qp4_same_addresses(__be16 protocol, const u8 *a, const u8 *b, u32 bytes)
 {
 	if (protocol == htons(ETH_P_IP) && bytes >= sizeof(struct iphdr))
-		return a[0] == b[0] && !memcmp(a + 2, b + 2, 6) && a[9] == b[9] &&
-		       !memcmp(a + 12, b + 12, bytes - 12);
+		return a[0] == b[0] && qp4_same(a + 2, b + 2, 6) && a[9] == b[9] &&
+		       qp4_same(a + 12, b + 12, bytes - 12);
 	if (protocol == htons(ETH_P_IPV6) && bytes >= sizeof(struct ipv6hdr))
-		return !memcmp(a + 4, b + 4, 3) && !memcmp(a + 8, b + 8, bytes - 8);
-	return !memcmp(a, b, bytes);
+		return qp4_same(a + 4, b + 4, 3) && qp4_same(a + 8, b + 8, bytes - 8);
+	return qp4_same(a, b, bytes);
 }
 
 /*
@@ -140,8 +153,8 @@ bool qp4_keeps_checksum(const struct sk_buff *skb, const struct qp4_emission *em
 	int start = skb_checksum_start_offset(skb);
 
 	return bytes == emission->replaced && bytes <= skb_headlen(skb) && start >= ETH_HLEN &&
-	       start <= bytes && !memcmp(before + 2 * ETH_ALEN, after + 2 * ETH_ALEN, 2) &&
+	       start <= bytes && qp4_same(before + 2 * ETH_ALEN, after + 2 * ETH_ALEN, 2) &&
 	       qp4_same_addresses(((const struct ethhdr *)after)->h_proto, before + ETH_HLEN,
 				  after + ETH_HLEN, start - ETH_HLEN) &&
-	       !memcmp(before + start, after + start, bytes - start);
+	       qp4_same(before + start, after + start, bytes - start);
 }

@@ -36,7 +36,7 @@ static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_metadata *
 			      struct sk_buff *skb, u16 session)
 {
 	struct qp4_arrival arrival = {
-		.now_us = qp4_now_us(),
+		.now_us = qp4_now_us(sw),
 		.length = skb->len,
 		.checksum = qp4_checksum_position(skb),
 		.port = from->ingress_port,
@@ -78,7 +78,7 @@ static bool qp4_decide(struct qp4_switch *sw, struct qp4_metadata *meta, struct 
 		       u8 instance, struct qp4_metadata *previous, struct qp4_decision *decision)
 {
 	struct qp4_arrival arrival = {
-		.now_us = qp4_now_us(),
+		.now_us = qp4_now_us(sw),
 		.length = skb->len,
 		.checksum = qp4_checksum_position(skb),
 		.port = meta->ingress_port,

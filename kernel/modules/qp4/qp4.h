@@ -90,6 +90,7 @@ struct qp4_switch {
 	struct sk_buff_head deferred;
 	struct tasklet_struct tasklet;
 
+	u64 now_us;			/* of the last packet that arrived or left a queue */
 	u64 rounds_us;			/* microsecond in which `rounds` are counted */
 	u32 rounds;
 
@@ -142,7 +143,7 @@ void qp4_ingress(struct qp4_switch *sw, struct sk_buff *skb, u16 port, u8 instan
 		 struct qp4_metadata *previous);
 
 /* queue.c */
-u64 qp4_now_us(void);
+u64 qp4_now_us(struct qp4_switch *sw);
 void qp4_drop(struct sk_buff *skb, u64 *counter);
 bool qp4_round(struct qp4_switch *sw);
 bool qp4_truncate(struct sk_buff *skb, u32 bytes);

@@ -26,9 +26,11 @@ static struct qp4_deferred_cb *qp4_deferred_cb(struct sk_buff *skb)
 	return (struct qp4_deferred_cb *)skb->cb;
 }
 
-u64 qp4_now_us(void)
+/* Reads the clock, for what the switch does at this time. */
+u64 qp4_now_us(struct qp4_switch *sw)
 {
-	return div_u64(ktime_get_ns(), NSEC_PER_USEC);
+	sw->now_us = div_u64(ktime_get_ns(), NSEC_PER_USEC);
+	return sw->now_us;
 }
 
 void qp4_drop(struct sk_buff *skb, u64 *counter)
@@ -39,7 +41,7 @@ void qp4_drop(struct sk_buff *skb, u64 *counter)
 
 bool qp4_round(struct qp4_switch *sw)
 {
-	u64 now_us = qp4_now_us();
+	u64 now_us = qp4_now_us(sw);
 
 	if (now_us != sw->rounds_us) {
 		sw->rounds_us = now_us;
@@ -117,7 +119,7 @@ void qp4_enqueue(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata
 	skb_reset_mac_header(skb);
 	skb_set_network_header(skb, min_t(u32, ETH_HLEN, skb->len));
 	skb->protocol = skb->len >= ETH_HLEN ? eth_hdr(skb)->h_proto : 0;
-	meta->enqueued_us = qp4_now_us();
+	meta->enqueued_us = sw->now_us;
 	meta->enqueued_depth = qp4_depth(port->dev);
 	skb_dst_drop(skb);
 	skb_dst_set(skb, &meta->dst);
