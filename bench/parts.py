@@ -4,11 +4,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
+from contextlib import ExitStack
 
 from bench.harness import Cell, Cost, Figure, allowed, cores, measured, smallest
 from bench.scale import STAR, labs
+from qbed.plan.parts import distances_ns, plans_of_parts
 from qbed.substrates import PART_TIMES
-from qbed.substrates.virtual.part_memory import SPINS
+from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.virtual.divided import START_NS
+from qbed.substrates.virtual.guest import PartOfLab, boot
+from qbed.substrates.virtual.part_memory import SPINS, part_memory
 
 INCAST = "  - flows: {from: h1..h999, to: h1000, size: 1 MB}"
 
@@ -26,6 +33,28 @@ def turns(rounds: int, *runs: tuple[Cell, int]) -> list[Cost]:
 def waited(cell: Cell) -> float:
     """The largest wait of a part for others, in seconds."""
     return float(max(row["waited_s"] for row in json.loads((cell.folder / PART_TIMES).read_text())))
+
+
+def until_ready(cell: Cell) -> float:
+    """Seconds from dividing the plan until both parts have built their nodes, on two cores."""
+    shutil.rmtree(cell.folder / "parts", ignore_errors=True)
+    begun = time.monotonic()
+    parts = []
+    for number, text in enumerate(plans_of_parts(cell.plan, (cell.folder / "plan.json").read_text())):
+        parts.append(cell.folder / "parts" / str(number))
+        parts[number].mkdir(parents=True)
+        (parts[number] / "plan.json").write_text(text)
+    with allowed(2), part_memory(distances_ns(cell.plan), START_NS, SPINS) as memory, ExitStack() as stack:
+        guests = [
+            stack.enter_context(
+                boot(find_toolchain(), part, cell.plan, "cell", part=PartOfLab(number, memory.descriptor))
+            )
+            for number, part in enumerate(parts)
+        ]
+        for guest in guests:
+            while not any(message["event"] == "ready" for message in guest.wait(120) or []):
+                pass
+        return time.monotonic() - begun
 
 
 def measure(rounds: int) -> list[Figure]:
@@ -49,6 +78,10 @@ def measure(rounds: int) -> list[Figure]:
         figures.append(Figure(f"{nodes} nodes: a part's longest wait, of {SPINS} spins first", waited(two), "s"))
         one.close()
         two.close()
+    idle = Cell(labs()[1000][1] + "parts: 2\n")
+    ready_s = min(until_ready(idle) for _ in range(rounds + 1))
+    figures.append(Figure("1,000 nodes in 2 parts: from a plan to ready, wall", ready_s, "s", 0.45))
+    idle.close()
     text = STAR.format(hosts=1000, workload=INCAST, duration="3 s")
     one, two = Cell(text), Cell(text + "parts: 2\n")
     alone, both = turns(rounds, (one, 1), (two, 2))
