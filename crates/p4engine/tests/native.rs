@@ -7,7 +7,7 @@ mod operations;
 
 use build::{arrival, departure, Build, Recorder};
 use operations::{
-    operation, repeated, ARRAYS, CONSTANTS, FIELDS, HEADER_BYTES, KINDS, LONG, REGISTERS, TWINS,
+    operation, repeated, ARRAYS, CONSTANTS, FIELDS, HEADER_BYTES, KINDS, LONG, OBSERVED, REGISTERS, TWINS,
     WIDE_REGISTERS, WIDTHS,
 };
 use proptest::prelude::*;
@@ -146,7 +146,7 @@ fn program(
     build.metadata("long", &[15 * 8; 2]);
     let (next, _) = build.header("next", &[8, 24]);
     let (options, _) = build.varbit_header("options", &[8, 64], 1);
-    let (_, seen) = build.metadata("meta", &[64; 2 * REGISTERS as usize]);
+    let (_, seen) = build.metadata("meta", &[64; 2 * OBSERVED as usize]);
     build.program.counters.push(Counter { name: "c".into(), table: None, size: 3 });
     let (_, wide_seen) = build.metadata("wide", &[u32::from(wide_limbs) * 64; WIDE_REGISTERS as usize]);
     for kind in KINDS {
@@ -170,12 +170,14 @@ fn program(
     body.extend(placed(action, build.next_pc() + body.len() as Pc));
     body.push(Op::End);
     let action = build.action("act", &[9, 48], &body);
-    let ingress = placed(ingress, build.next_pc());
+    // The last registers are temporary: only the random operations read them.
+    let temporary = (OBSERVED..REGISTERS).map(|to| vec![Op::Set { to, value: 1 }]);
+    let ingress = placed(temporary.chain(ingress).collect(), build.next_pc());
     let entry = build.code(&ingress);
     let table = build.table("t", &[(first + 5, MatchKind::Exact)], &[action], 0);
     let apply = build.code(&[Op::Apply { table }]);
     build.program.tables[usize::from(table)].next = Next::ByHit { hit: apply + 1, miss: apply + 1 };
-    for register in 0..REGISTERS {
+    for register in 0..OBSERVED {
         build.code(&[
             Op::Store { field: seen + 2 * register, from: register },
             Op::BinaryWith { op: Binary::ShiftRight, to: 9, left: register, value: 64 },

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use crate::load::liveness::successors;
+use qbed_p4engine::program::liveness::successors;
 use qbed_p4engine::program::{MatchKind, Op, Pc, Program, Table, TableId};
 
 /// A program's sizes, controls, tables with their keys, and actions with their instruction counts.

@@ -62,7 +62,7 @@ impl Engine {
     /// Translates the program to machine code, which runs instead of the interpreter with the same results. `place`
     /// copies it to executable memory. Without a translation, or if `place` returns None, the interpreter runs.
     pub fn translate(&mut self, place: impl FnOnce(&[u8]) -> Option<Executable>) {
-        self.code.native = Native::new(&self.code, &mut self.state, place);
+        self.code.native = Native::new(&self.program, &self.code, &mut self.state, place);
     }
 
     /// Whether machine code runs the program.

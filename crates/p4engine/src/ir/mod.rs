@@ -14,6 +14,7 @@ mod externs;
 mod headers;
 mod ids;
 mod instructions;
+pub mod liveness;
 mod parser;
 mod program;
 mod tables;

@@ -58,6 +58,13 @@ pub struct Entry {
     pub deparser: Pc,
 }
 
+impl Entry {
+    /// The first instruction of each block.
+    pub fn blocks(&self) -> [Pc; 6] {
+        [self.parser, self.verify, self.ingress, self.egress, self.update, self.deparser]
+    }
+}
+
 /// Width in bits of a part of a select's key.
 pub fn select_width(program: &Program, key: &SelectKey) -> u32 {
     let field = match *key {

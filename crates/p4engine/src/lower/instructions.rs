@@ -314,6 +314,26 @@ pub(crate) enum Instruction {
 
 const _: () = assert!(size_of::<Instruction>() == 16);
 
+impl Instruction {
+    /// The number of the program's operations that an instruction runs.
+    pub fn operations(&self) -> usize {
+        use Instruction::*;
+        match self {
+            Transfer { .. }
+            | AddStore { .. }
+            | InvertStore { .. }
+            | LoadLongs { .. }
+            | JumpByte { .. }
+            | JumpCompareWith { .. }
+            | JumpCompare { .. } => 2,
+            AddByte { .. } | JumpCompareByte { .. } => 3,
+            StoreArguments { count, .. } => 2 * usize::from(*count),
+            StoreConstants { count, .. } | EmitEach { count, .. } => usize::from(*count),
+            _ => 1,
+        }
+    }
+}
+
 /// A field inside one byte.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByteField {

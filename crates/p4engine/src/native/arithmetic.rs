@@ -154,9 +154,11 @@ impl<'a> Translator<'a> {
 
     /// Stores 0 or 1 by the flags, which stay.
     pub(super) fn set_condition(&mut self, to: Reg, condition: Condition) {
-        self.asm.set_if(condition);
-        self.asm.store64(number(to), RCX);
-        self.asm.store_constant(number(to).plus(8), 0);
+        if self.is_live(to) {
+            self.asm.set_if(condition);
+            self.asm.store64(number(to), RCX);
+            self.asm.store_constant(number(to).plus(8), 0);
+        }
     }
 
     /// Stores the result of a comparison and jumps, or continues at `next`.
@@ -171,7 +173,7 @@ impl<'a> Translator<'a> {
         self.set_condition(to, condition);
         let taken = if comparison.jump_taken(true) { condition } else { condition.inverse() };
         self.asm.jump_if(taken, self.target(pc, next, jump));
-        self.asm.jump(Label::Instruction(next));
+        self.proceed(next);
     }
 
     /// Sets the flags of the lower and the upper half together.

@@ -5,7 +5,7 @@ use crate::arith::bits::{Place, Window};
 use crate::ir::Pc;
 use crate::lower::instructions::Instruction;
 use crate::native::arithmetic::{EQUAL, GREATER, GREATER_OR_EQUAL, LESS, LESS_OR_EQUAL, NOT_EQUAL};
-use crate::native::assembler::{Alu, Condition, Label, Shift, PHV, RAX, RDX};
+use crate::native::assembler::{Alu, Condition, Shift, PHV, RAX, RDX};
 use crate::native::translate::Translator;
 
 impl<'a> Translator<'a> {
@@ -23,19 +23,19 @@ impl<'a> Translator<'a> {
                     }
                     self.store(*place)?;
                 }
-                self.asm.jump(Label::Instruction(pc + 2 * Pc::from(count)));
+                self.proceed(pc + 2 * Pc::from(count));
             }
             StoreConstants { count, first } => {
                 let first = first as usize;
                 for (value, place) in sequences.constants.get(first..first + usize::from(count))? {
                     self.store_value(*place, *value)?;
                 }
-                self.asm.jump(Label::Instruction(pc + Pc::from(count)));
+                self.proceed(pc + Pc::from(count));
             }
             LoadLongs { first, second } => {
                 self.load_number(first.0, Place::full_window(Window::Long, first.1))?;
                 self.load_number(second.0, Place::full_window(Window::Long, second.1))?;
-                self.asm.jump(Label::Instruction(pc + 2));
+                self.proceed(pc + 2);
             }
             _ => return None,
         }
@@ -72,7 +72,7 @@ impl<'a> Translator<'a> {
             }
             _ => return None,
         };
-        self.asm.jump(Label::Instruction(next));
+        self.proceed(next);
         Some(())
     }
 
@@ -86,7 +86,7 @@ impl<'a> Translator<'a> {
                 self.asm.test(RAX);
                 let taken = if when { Condition::NotEqual } else { Condition::Equal };
                 self.asm.jump_if(taken, self.target(pc, next, jump));
-                self.asm.jump(Label::Instruction(next));
+                self.proceed(next);
             }
             JumpCompareByte { comparison, to, field, value, jump } => {
                 self.load_byte_field(field.at, field.trailing, field.mask)?;

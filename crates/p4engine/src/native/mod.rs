@@ -35,7 +35,7 @@ use crate::exec::interpreter::{
 };
 use crate::exec::packet::Shell;
 use crate::exec::state::State;
-use crate::ir::{Pc, MAX_REGISTERS};
+use crate::ir::{Pc, Program, MAX_REGISTERS};
 use crate::lower::Code;
 use crate::native::cache::Block;
 
@@ -126,6 +126,7 @@ pub(crate) struct Native {
 impl Native {
     /// Translates a program. `place` copies machine code to executable memory; it returns None if there is none.
     pub fn new(
+        program: &Program,
         code: &Code,
         state: &mut State,
         place: impl FnOnce(&[u8]) -> Option<Executable>,
@@ -135,7 +136,7 @@ impl Native {
         }
         let phv_bytes = code.phv_bytes + PADDING;
         state.allocate_lines();
-        let (bytes, offsets) = translate::translate(code, phv_bytes, state);
+        let (bytes, offsets) = translate::translate(program, code, phv_bytes, state);
         Some(Native { executable: place(&bytes)?, offsets, phv_bytes })
     }
 }

@@ -9,7 +9,8 @@ use crate::arith::bits::Window;
 use crate::exec::context::NOT_DEFERRED;
 use crate::exec::interpreter::HALT;
 use crate::exec::state::State;
-use crate::ir::{Op, Pc, Reg, MAX_REGISTERS};
+use crate::ir::liveness::{live_after, register, successors, Registers};
+use crate::ir::{Op, Pc, Program, Reg, MAX_REGISTERS};
 use crate::lower::fused::Emission;
 use crate::lower::instructions::Instruction;
 use crate::lower::Code;
@@ -22,21 +23,67 @@ use crate::native::{
 };
 
 /// Translates a program to machine code. Returns it and the offset of each instruction's code.
-pub(super) fn translate(code: &Code, phv_bytes: usize, state: &State) -> (Vec<u8>, Vec<u32>) {
-    let mut translator = Translator { code, state, asm: Assembler::default(), phv_bytes };
+pub(super) fn translate(
+    program: &Program,
+    code: &Code,
+    phv_bytes: usize,
+    state: &State,
+) -> (Vec<u8>, Vec<u32>) {
+    let mut translator = Translator {
+        code,
+        state,
+        asm: Assembler::default(),
+        phv_bytes,
+        live: Registers::MAX,
+        falls_through: false,
+    };
     translator.begin();
-    let mut offsets = Vec::new();
+    let (live_after, targets) = (live_after(program), targets(program));
+    let (mut offsets, mut inside, mut sequence_end) = (Vec::new(), Vec::new(), 0);
     for (pc, instruction) in code.instructions.iter().enumerate() {
-        let (pc, mark, offset) = (pc as Pc, translator.asm.mark(), translator.asm.offset());
-        if translator.translate(pc, *instruction).is_none() {
-            translator.asm.rewind(mark);
-            translator.asm.exit(pc);
+        offsets.push(translator.asm.offset());
+        if pc < sequence_end {
+            inside.push(pc);
+            continue;
         }
-        offsets.push(offset);
+        let mark = translator.asm.mark();
+        let end = pc + instruction.operations();
+        translator.live = live_after.get(end - 1).copied().unwrap_or(Registers::MAX);
+        let is_entered = targets.get(pc + 1..end).is_none_or(|inside| inside.contains(&true));
+        translator.falls_through = !is_entered && !matches!(instruction, Instruction::EmitEach { .. });
+        if translator.translate(pc as Pc, *instruction).is_none() {
+            translator.asm.rewind(mark);
+            translator.asm.exit(pc as Pc);
+        } else if translator.falls_through {
+            sequence_end = end;
+        }
     }
-    offsets.push(translator.asm.offset());
+    let end = translator.asm.offset();
     translator.asm.exit(code.instructions.len() as Pc);
+    // Nothing jumps into these fused instructions.
+    for pc in inside {
+        offsets[pc] = translator.asm.offset();
+        translator.asm.exit(pc as Pc);
+    }
+    offsets.push(end);
     (translator.asm.finish(&offsets), offsets)
+}
+
+/// Whether another instruction than the one before continues at an instruction.
+fn targets(program: &Program) -> Vec<bool> {
+    let mut targets = alloc::vec![false; program.code.len()];
+    let next = (0..program.code.len() as Pc).flat_map(|pc| {
+        let mut next = successors(program, pc);
+        next.retain(|next| *next != pc + 1);
+        next
+    });
+    let actions = program.actions.iter().map(|action| action.begin);
+    for target in next.chain(actions).chain(program.entry.blocks()) {
+        if let Some(is_target) = targets.get_mut(target as usize) {
+            *is_target = true;
+        }
+    }
+    targets
 }
 
 pub(super) struct Translator<'a> {
@@ -44,6 +91,10 @@ pub(super) struct Translator<'a> {
     pub state: &'a State,
     pub asm: Assembler,
     pub phv_bytes: usize,
+    /// The program's registers that are live after the instruction. The others are not written.
+    live: Registers,
+    /// Whether the code after a fused instruction follows it.
+    falls_through: bool,
 }
 
 /// The lower half of a register of the program. The upper half follows.
@@ -79,10 +130,24 @@ impl<'a> Translator<'a> {
         }
     }
 
+    /// Whether a register of the program may be read later. Registers beyond 127 are not tracked.
+    pub(super) fn is_live(&self, of: Reg) -> bool {
+        register(of) == 0 || self.live & register(of) != 0
+    }
+
+    /// Continues after a fused instruction.
+    pub(super) fn proceed(&mut self, next: Pc) {
+        if !self.falls_through {
+            self.asm.jump(Label::Instruction(next));
+        }
+    }
+
     /// Stores RAX as an unsigned number.
     pub(super) fn set_unsigned(&mut self, to: Reg) {
-        self.asm.store64(number(to), RAX);
-        self.asm.store_constant(number(to).plus(8), 0);
+        if self.is_live(to) {
+            self.asm.store64(number(to), RAX);
+            self.asm.store_constant(number(to).plus(8), 0);
+        }
     }
 
     pub(super) fn get(&mut self, from: Reg) {
@@ -91,8 +156,10 @@ impl<'a> Translator<'a> {
     }
 
     pub(super) fn put(&mut self, to: Reg) {
-        self.asm.store64(number(to), RAX);
-        self.asm.store64(number(to).plus(8), RDX);
+        if self.is_live(to) {
+            self.asm.store64(number(to), RAX);
+            self.asm.store64(number(to).plus(8), RDX);
+        }
     }
 
     /// Loads the second number.

@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use qbed_p4engine::program::*;
 
-pub const REGISTERS: u16 = 5;
+pub const REGISTERS: u16 = 6;
+/// Registers with a result that is compared.
+pub const OBSERVED: u16 = 3;
 /// Widths of the header's fields: aligned and not, of one to nine bytes of the packet.
 pub const WIDTHS: [u32; 12] = [8, 16, 32, 48, 64, 3, 13, 7, 1, 24, 60, 4];
 pub const HEADER_BYTES: usize = 35;

@@ -12,7 +12,6 @@ mod control;
 mod evaluate;
 mod expression;
 mod layout;
-pub(crate) mod liveness;
 mod number;
 mod objects;
 mod operands;

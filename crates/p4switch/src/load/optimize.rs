@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use num_bigint::{BigInt, Sign};
 use num_traits::ToPrimitive;
+use qbed_p4engine::program::liveness::{live_after, register, result, successors};
 use qbed_p4engine::program::{
     Binary, FieldId, HashInput, HeaderId, Next, Op, Pc, Program, Reg, SelectKey, Standard,
 };
 
 use super::expression::is_comparison;
-use super::liveness::{live_after, register, result, successors};
 use super::number;
 
 /// Limit on passes over the code: each finds instructions that the previous pass made unnecessary.

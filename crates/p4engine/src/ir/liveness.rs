@@ -1,7 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Liveness analysis: the registers that instructions read and write, and those that are live after each.
 
-use qbed_p4engine::program::{HashInput, Next, Op, Pc, Program, Reg};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::ir::{ActionId, HashInput, Next, Op, Pc, Program, Reg, Table};
 
 /// A set of registers. Registers beyond 127, which programs hardly use, are not tracked.
 pub type Registers = u128;
@@ -20,11 +23,16 @@ pub fn successors(program: &Program, pc: Pc) -> Vec<Pc> {
             let select = &program.selects[*select as usize];
             select.cases.iter().map(|case| case.next).chain(select.default).collect()
         }
-        Op::Apply { table } => match &program.tables[*table as usize].next {
-            Next::ByAction { to, none } => to.iter().copied().chain([*none]).collect(),
-            Next::ByHit { hit, miss } => vec![*hit, *miss],
-        },
+        Op::Apply { table } => after_table(&program.tables[*table as usize]),
         _ => vec![pc + 1],
+    }
+}
+
+/// Instructions that can follow a table and its action.
+fn after_table(table: &Table) -> Vec<Pc> {
+    match &table.next {
+        Next::ByAction { to, none } => to.iter().copied().chain([*none]).collect(),
+        Next::ByHit { hit, miss } => vec![*hit, *miss],
     }
 }
 
@@ -94,6 +102,11 @@ pub fn read(program: &Program, op: &Op) -> Registers {
         Op::Log { first, arguments, .. } => {
             (*first..first.saturating_add(*arguments)).fold(0, |all, index| all | register(index))
         }
+        Op::Apply { table } => {
+            let profile =
+                program.tables[*table as usize].profile.and_then(|of| program.profiles.get(of as usize));
+            profile.and_then(|profile| profile.selector).map_or(0, hash)
+        }
         other => reads_none(other),
     }
 }
@@ -136,9 +149,7 @@ fn reads_none(op: &Op) -> Registers {
         | CopyVarbit { .. }
         | Push { .. }
         | Pop { .. } => 0,
-        LoadLast { .. } | StackLastIndex { .. } | Jump { .. } | Select { .. } | Apply { .. } | End | Exit => {
-            0
-        }
+        LoadLast { .. } | StackLastIndex { .. } | Jump { .. } | Select { .. } | End | Exit => 0,
         Reject { .. } | Extract { .. } | ExtractNext { .. } | Lookahead { .. } | WideLookahead { .. } => 0,
         Emit { .. } | EmitStack { .. } | EmitUnion { .. } | ExecuteDirect { .. } | Digest { .. } => 0,
         Resubmit { .. } | Recirculate { .. } | MarkToDrop | MarkCopyToDrop { .. } | Op::None => 0,
@@ -152,23 +163,42 @@ fn reads_none(op: &Op) -> Registers {
         ValidIndexed { .. } | RegisterRead { .. } | WideRegisterWrite { .. } | Count { .. } => Registers::MAX,
         Execute { .. } | RegisterWrite { .. } | Verify { .. } | ExtractVarbit { .. } => Registers::MAX,
         ExtractNextVarbit { .. } | Advance { .. } | Truncate { .. } | Checksum { .. } => Registers::MAX,
-        HashTo { .. } | Random { .. } | CloneIngress { .. } | CloneEgress { .. } | Log { .. } => {
-            Registers::MAX
-        }
+        Apply { .. }
+        | HashTo { .. }
+        | Random { .. }
+        | CloneIngress { .. }
+        | CloneEgress { .. }
+        | Log { .. } => Registers::MAX,
     }
 }
 
-/// The registers that are live after each instruction.
+/// The registers that are live after each instruction. An action may return to any table, and a block may end at any
+/// instruction and leave the registers to the next one.
 pub fn live_after(program: &Program) -> Vec<Registers> {
     let count = program.code.len();
+    let returns: Vec<Pc> = program.tables.iter().flat_map(after_table).collect();
+    let begin = |action: &ActionId| program.actions[*action as usize].begin;
     let (mut before, mut after): (Vec<Registers>, Vec<Registers>) = (vec![0; count], vec![0; count]);
+    let union = |before: &[Registers], of: &[Pc]| {
+        of.iter().filter_map(|pc| before.get(*pc as usize)).fold(0, |all, live| all | live)
+    };
     // Iterate backwards to the fixed point: one pass, and one for each level of nested loops.
     loop {
         let mut changed = false;
+        let (at_entry, at_return) = (union(&before, &program.entry.blocks()), union(&before, &returns));
         for pc in (0..count).rev() {
             let op = &program.code[pc];
-            let next = successors(program, pc as Pc).into_iter().filter_map(|next| before.get(next as usize));
-            after[pc] = next.fold(0, |all, next| all | next);
+            let mut live = at_entry | union(&before, &successors(program, pc as Pc));
+            match op {
+                Op::End => live |= at_return,
+                Op::Apply { table } => {
+                    let actions: Vec<Pc> =
+                        program.tables[*table as usize].actions.iter().map(begin).collect();
+                    live |= union(&before, &actions);
+                }
+                _ => {}
+            }
+            after[pc] = live;
             let live = read(program, op) | (after[pc] & !written(op));
             changed |= live != before[pc];
             before[pc] = live;
