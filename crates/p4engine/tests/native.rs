@@ -295,6 +295,17 @@ fn an_endless_loop_ends_as_in_the_interpreter() {
     compare(&build.program, &[], &[vec![0; 60]]).unwrap();
 }
 
+/// Registers keep their values from one block to the next.
+#[test]
+fn a_block_reads_a_register_of_an_earlier_one() {
+    let mut build = Build::new();
+    build.standard();
+    build.program.entry.parser = build.code(&[Op::Set { to: 0, value: 7 }, Op::End]);
+    let (_, seen) = build.metadata("meta", &[64]);
+    build.program.entry.ingress = build.code(&[Op::Store { field: seen, from: 0 }, Op::End]);
+    compare(&build.program, &[], &[vec![0; 60]]).unwrap();
+}
+
 /// A context of another engine, with a smaller PHV, is not passed to machine code.
 #[test]
 fn a_context_of_another_engine_is_interpreted() {
