@@ -47,7 +47,13 @@ def until_ready(cell: Cell) -> float:
     with allowed(2), part_memory(distances_ns(cell.plan), START_NS, SPINS) as memory, ExitStack() as stack:
         guests = [
             stack.enter_context(
-                boot(find_toolchain(), part, cell.plan, "cell", part=PartOfLab(number, memory.descriptor))
+                boot(
+                    find_toolchain(),
+                    part,
+                    cell.plan,
+                    "cell",
+                    part=PartOfLab(number, memory.descriptor, shares_core=False),
+                )
             )
             for number, part in enumerate(parts)
         ]

@@ -46,9 +46,9 @@ class DividedCell:
         for folder, plan in zip(folders, plans, strict=True):
             folder.mkdir(parents=True)
             (folder / "plan.json").write_text(plan)
-        cores = len(os.sched_getaffinity(0))
-        with part_memory(distances_ns(self.plan), START_NS, SPINS if cores >= count else 0) as memory:
-            with self._guests(folders, memory) as guests:
+        shares_core = len(os.sched_getaffinity(0)) < count
+        with part_memory(distances_ns(self.plan), START_NS, 0 if shares_core else SPINS) as memory:
+            with self._guests(folders, memory, shares_core) as guests:
                 Watch(self.toolchain, self.folder, guests, self.plan.duration_ns).run(limits, progress)
             times = [memory.times(part) for part in range(count)]
         with (self.folder / "console.log").open("wb") as console:
@@ -71,11 +71,11 @@ class DividedCell:
         (self.folder / PART_TIMES).write_text(json.dumps(rows))
 
     @contextmanager
-    def _guests(self, folders: Sequence[Path], memory: PartMemory) -> Iterator[list[Watched]]:
+    def _guests(self, folders: Sequence[Path], memory: PartMemory, shares_core: bool) -> Iterator[list[Watched]]:
         with ExitStack() as stack:
             guests = []
             for number, folder in enumerate(folders):
-                part = PartOfLab(number, memory.descriptor)
+                part = PartOfLab(number, memory.descriptor, shares_core)
                 guest = stack.enter_context(boot(self.toolchain, folder, self.plan, "cell", part=part))
                 guests.append(Watched(guest, folder))
             yield guests

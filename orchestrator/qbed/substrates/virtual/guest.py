@@ -18,7 +18,7 @@ import socket
 import subprocess
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,6 +31,7 @@ from qbed.substrates.lines import LineReader, encode
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.confinement import ruleset
 from qbed.substrates.virtual.provision import TOOLS, has_programs, provide, readable_paths
+from qbed.substrates.virtual.turns import long_turns
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _GET_PERSONALITY, _ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000  # personality(2)
@@ -45,6 +46,8 @@ class PartOfLab:
 
     number: int
     memory_fd: int
+    shares_core: bool
+    """There are fewer cores than parts."""
 
     def seed(self, of_lab: int) -> int:
         """The seed of the guest's random numbers."""
@@ -164,7 +167,8 @@ def _child_settings(part: PartOfLab | None) -> Iterator[None]:
         number = next(_STARTED) if part is None else part.number
         os.sched_setaffinity(0, {cores[number % len(cores)]})
         _LIBC.personality(persona | _ADDR_NO_RANDOMIZE)
-        yield
+        with long_turns() if part is not None and part.shares_core else nullcontext():
+            yield
     finally:
         try:
             with suppress(OSError):  # the cores may have been taken away meanwhile
