@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns of parts that share a core: what children inherit, and that the thread has its policy again."""
+"""Turns of parts that share a core: what children inherit, and what the thread has afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def policy_and_nice(*before: str) -> list[int]:
     return [int(word) for word in subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.split()]
 
 
-def test_children_inherit_the_batch_policy_and_the_thread_gets_its_own_back() -> None:
+def test_children_inherit_the_batch_policy_and_the_thread_is_reset() -> None:
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     before = os.sched_getscheduler(0)
     if before != os.SCHED_OTHER:  # the tests run with another policy: it stays
