@@ -295,6 +295,23 @@ fn an_endless_loop_ends_as_in_the_interpreter() {
     compare(&build.program, &[], &[vec![0; 60]]).unwrap();
 }
 
+/// The last jump of a loop compares the register that it sets.
+#[test]
+fn a_loop_with_a_comparison_in_place_ends_as_in_the_interpreter() {
+    let mut build = Build::new();
+    build.standard();
+    let begin = build.next_pc();
+    build.program.entry.parser = build.code(&[
+        Op::Set { to: 0, value: 0 },
+        Op::BinaryWith { op: Binary::Less, to: 0, left: 0, value: 1 },
+        Op::JumpIf { condition: 0, to: begin },
+        Op::End,
+    ]);
+    let (_, seen) = build.metadata("meta", &[64]);
+    build.program.entry.ingress = build.code(&[Op::Store { field: seen, from: 0 }, Op::End]);
+    compare(&build.program, &[], &[vec![0; 60]]).unwrap();
+}
+
 /// Registers keep their values from one block to the next.
 #[test]
 fn a_block_reads_a_register_of_an_earlier_one() {

@@ -2,7 +2,7 @@
 //! Translation of fused instructions.
 
 use crate::arith::bits::{Place, Window};
-use crate::ir::Pc;
+use crate::ir::{Pc, Reg};
 use crate::lower::instructions::Instruction;
 use crate::native::arithmetic::{EQUAL, GREATER, GREATER_OR_EQUAL, LESS, LESS_OR_EQUAL, NOT_EQUAL};
 use crate::native::assembler::{Alu, Condition, Shift, PHV, RAX, RDX};
@@ -103,12 +103,14 @@ impl<'a> Translator<'a> {
                 self.branch((pc, pc + 3), condition, comparison, to, jump);
             }
             JumpCompareWith { comparison, to, left, value, jump } => {
+                self.can_repeat(next, jump, to, [left, left])?;
                 self.get(left);
                 self.set_second(value.into());
                 let condition = self.compare(comparison)?;
                 self.branch((pc, next), condition, comparison, to, jump);
             }
             JumpCompare { comparison, to, left, right, jump } => {
+                self.can_repeat(next, jump, to, [left, right])?;
                 self.get(left);
                 self.get_second(right);
                 let condition = self.compare(comparison)?;
@@ -117,6 +119,12 @@ impl<'a> Translator<'a> {
             _ => return None,
         }
         Some(())
+    }
+
+    /// None: the interpreter could not run a comparison again if it is the last backward jump, because the result is in
+    /// one of its operands.
+    fn can_repeat(&self, next: Pc, jump: Pc, to: Reg, operands: [Reg; 2]) -> Option<()> {
+        (jump >= next || !operands.contains(&to) || !self.is_live(to)).then_some(())
     }
 
     pub(super) fn load_byte_field(&mut self, at: u16, trailing: u8, mask: u8) -> Option<()> {
