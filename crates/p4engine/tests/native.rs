@@ -282,45 +282,41 @@ proptest! {
     }
 }
 
-/// A loop ends after the same number of backward jumps.
-#[test]
-fn an_endless_loop_ends_as_in_the_interpreter() {
+/// Compares the value of register 0 after a parser, which ingress reads. The operations get their first position.
+fn compare_parser(parser: impl FnOnce(Pc) -> Vec<Op>) {
     let mut build = Build::new();
     build.standard();
-    let begin = build.next_pc();
-    build.program.entry.parser =
-        build.code(&[Op::BinaryWith { op: Binary::Add, to: 0, left: 0, value: 1 }, Op::Jump { to: begin }]);
+    build.program.entry.parser = build.code(&parser(build.next_pc()));
     let (_, seen) = build.metadata("meta", &[64]);
     build.program.entry.ingress = build.code(&[Op::Store { field: seen, from: 0 }, Op::End]);
     compare(&build.program, &[], &[vec![0; 60]]).unwrap();
+}
+
+/// A loop ends after the same number of backward jumps.
+#[test]
+fn an_endless_loop_ends_as_in_the_interpreter() {
+    compare_parser(|begin| {
+        vec![Op::BinaryWith { op: Binary::Add, to: 0, left: 0, value: 1 }, Op::Jump { to: begin }]
+    });
 }
 
 /// The last jump of a loop compares the register that it sets.
 #[test]
 fn a_loop_with_a_comparison_in_place_ends_as_in_the_interpreter() {
-    let mut build = Build::new();
-    build.standard();
-    let begin = build.next_pc();
-    build.program.entry.parser = build.code(&[
-        Op::Set { to: 0, value: 0 },
-        Op::BinaryWith { op: Binary::Less, to: 0, left: 0, value: 1 },
-        Op::JumpIf { condition: 0, to: begin },
-        Op::End,
-    ]);
-    let (_, seen) = build.metadata("meta", &[64]);
-    build.program.entry.ingress = build.code(&[Op::Store { field: seen, from: 0 }, Op::End]);
-    compare(&build.program, &[], &[vec![0; 60]]).unwrap();
+    compare_parser(|begin| {
+        vec![
+            Op::Set { to: 0, value: 0 },
+            Op::BinaryWith { op: Binary::Less, to: 0, left: 0, value: 1 },
+            Op::JumpIf { condition: 0, to: begin },
+            Op::End,
+        ]
+    });
 }
 
 /// Registers keep their values from one block to the next.
 #[test]
 fn a_block_reads_a_register_of_an_earlier_one() {
-    let mut build = Build::new();
-    build.standard();
-    build.program.entry.parser = build.code(&[Op::Set { to: 0, value: 7 }, Op::End]);
-    let (_, seen) = build.metadata("meta", &[64]);
-    build.program.entry.ingress = build.code(&[Op::Store { field: seen, from: 0 }, Op::End]);
-    compare(&build.program, &[], &[vec![0; 60]]).unwrap();
+    compare_parser(|_| vec![Op::Set { to: 0, value: 7 }, Op::End]);
 }
 
 /// A context of another engine, with a smaller PHV, is not passed to machine code.

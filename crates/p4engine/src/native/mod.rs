@@ -2,11 +2,10 @@
 //! Translation of a program's instructions to x86-64 machine code.
 //!
 //! The translation consists of straight code for the frequent instructions: fields, arithmetic, jumps, extraction,
-//! selects, emission, cached table lookups, hashes, values of registers,
-//! wide numbers. At any other instruction, and wherever an instruction
-//! would end the parser, exceed a buffer or the limit on backward jumps, the code returns the number of that instruction.
-//! The interpreter runs it and enters the code again. So the code calls no function, and both have the same results:
-//! tests/native.rs compares them.
+//! selects, emission, cached table lookups, hashes, values of registers, wide numbers. At any other instruction, and
+//! wherever an instruction would end the parser, exceed a buffer or the limit on backward jumps, the code returns the
+//! number of that instruction. The interpreter runs it and enters the code again. So the code calls no function, and both
+//! have the same results: tests/native.rs compares them.
 //!
 //! The engine has no unsafe code. It passes the machine code to `Engine::translate`'s caller, which places it in
 //! executable memory. On other processors there is no translation.
