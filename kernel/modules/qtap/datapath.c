@@ -20,15 +20,18 @@
  *   stream.c     the device from which records are read
  */
 #include <linux/netdevice.h>
-#include <linux/prefetch.h>
 #include <linux/skbuff.h>
 
+#include <qbed/prefetch.h>
 #include <qbed/tap_skb_cb.h>
 
 #include "qtap.h"
 #include "qtap_headers.h"
 
 #define QTAP_COOKIE 0x71746170u
+
+/* Cache lines of a tap that each operation accesses. */
+#define QTAP_LINES 4
 
 u64 qtap_clock_offset_ns;
 
@@ -260,12 +263,17 @@ static void qtap_prefetch(struct qbed_observer *observer, bool second)
 	const struct qtap_occupancy *occupancy = &tap->occupancy;
 	const char *line = (const char *)tap;
 
+	BUILD_BUG_ON(offsetofend(struct qtap, occupancy.params.bounds) > QTAP_LINES * L1_CACHE_BYTES);
 	if (!second) {
-		for (; line < (const char *)&tap->packets; line += L1_CACHE_BYTES)
-			prefetchw(line);
-		prefetchw(&tap->ops);
-	} else if (occupancy->bins) {
-		prefetchw(&occupancy->histogram[occupancy->bytes / occupancy->params.bin_bytes]);
+		for (; line < (const char *)tap + QTAP_LINES * L1_CACHE_BYTES; line += L1_CACHE_BYTES)
+			qbed_prefetch(line);
+		return;
+	}
+	if (occupancy->bins)
+		qbed_prefetch(&occupancy->histogram[occupancy->bytes / occupancy->params.bin_bytes]);
+	if (occupancy->params.interval_ns) {
+		qbed_prefetch(&occupancy->open);
+		qbed_prefetch(&occupancy->since_bound);
 	}
 }
 

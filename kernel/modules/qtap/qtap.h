@@ -44,21 +44,20 @@ struct qtap_packets {
 };
 
 struct qtap {
-	/* the hooked qdisc */
-	struct Qdisc *sch;	/* NULL: none */
+	/* four lines: what an operation accesses without samples, sojourn times and events */
 	int (*enqueue)(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free);
 	struct sk_buff *(*dequeue)(struct Qdisc *sch);
-
 	spinlock_t lock;	/* the root lock does not cover lockless qdiscs */
 	int owner;		/* CPU inside the qdisc: netem enqueues into itself */
 	u64 now_ns;		/* of the operation */
 	struct qtap_params params;
-	struct qtap_occupancy occupancy;
-	struct qtap_totals totals;
 	struct qtap_sojourn *sojourn;	/* NULL: not requested */
-	struct qtap_packets packets;
-
 	struct qbed_link *link;		/* NULL: the device is not a qlink */
+	struct qtap_totals totals;
+	struct qtap_occupancy occupancy;
+
+	struct Qdisc *sch;	/* the hooked qdisc; NULL: none */
+	struct qtap_packets packets;
 	struct qbed_observer observer;	/* of the link's egress hook */
 	u64 last_packet;		/* number of the last dequeued packet */
 

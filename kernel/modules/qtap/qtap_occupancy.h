@@ -16,12 +16,12 @@
 #include <qbed/types.h>
 
 struct qtap_occupancy_params {
-	u64 begin_ns;		/* start of the integration */
 	u64 end_ns;		/* end of the integration; U64_MAX: open */
 	u64 interval_ns;	/* length of a sample; 0: no samples */
-	u64 grid_ns;		/* samples end at grid + k * interval */
 	u32 bin_bytes;		/* width of a histogram bin, at least 1 */
 	u32 bounds;		/* number of window boundaries */
+	u64 begin_ns;		/* start of the integration */
+	u64 grid_ns;		/* samples end at grid + k * interval */
 	const u64 *bounds_ns;	/* ascending, none before begin_ns */
 };
 
@@ -49,22 +49,24 @@ enum qtap_phase { QTAP_BEFORE, QTAP_OPEN, QTAP_CLOSED };
 
 struct qtap_occupancy {
 	u64 last_ns;		/* integrated up to here */
-	u64 edge_ns;		/* end of the open interval */
+	u64 bound_ns;		/* next bound; U64_MAX: none */
 	u32 bytes;		/* current length */
 	u32 packets;
 	enum qtap_phase phase;
+	u32 bins;		/* allocated */
+	u64 *histogram;		/* ns[], grown on demand */
 	struct qtap_counts counts;	/* of the open interval */
-	struct qtap_integral open;	/* of the open interval */
 	struct qtap_integral total;	/* since begin */
-	struct qtap_integral since_bound;	/* since the last bound; unused without bounds */
-	u64 bound_ns;		/* next bound; U64_MAX: none */
+	u32 bins_used;
 	u32 bounds_passed;
 	struct qtap_occupancy_params params;
+	/* what follows its third field is accessed only with samples and bounds */
+
+	u64 edge_ns;		/* end of the open interval */
+	struct qtap_integral open;	/* of the open interval */
+	struct qtap_integral since_bound;	/* since the last bound; unused without bounds */
 	u32 start_bytes;	/* at begin */
 	u32 start_packets;
-	u64 *histogram;		/* ns[], grown on demand */
-	u32 bins;		/* allocated */
-	u32 bins_used;
 };
 
 /* Maximum number of bins: a record holds no more. The last bin is open. */
