@@ -28,12 +28,20 @@ static void sorted_pop(void)
 	memmove(sorted, sorted + 1, --sorted_used * sizeof(*sorted));
 }
 
+/* Addresses of lines, some of them close to the highest that the heap holds. */
+static unsigned long random_owner(void)
+{
+	unsigned long line = random_below(8);
+
+	return QLINK_HEAP_LINE * (line < 6 ? line : (1ul << 31) - line);
+}
+
 static struct qlink_deadline random_deadline(u64 *sequence, u64 times)
 {
 	return (struct qlink_deadline) {
 		.time_ns = random_below(times),
 		.sequence = (*sequence)++,
-		.owner = 2 * random_below(8) + random_below(2),
+		.owner = random_owner() + random_below(2),
 	};
 }
 
@@ -73,28 +81,30 @@ static void remove_owner(struct qlink_agenda *agenda, unsigned long owner)
 }
 
 /* Few distinct times: equal ones must leave in the order of their sequence. */
-static void random_operations(u32 capacity, u64 times)
+static void random_operations(u32 capacity, u64 times, u64 base_ns, u64 first_sequence)
 {
-	struct qlink_deadline *entries = calloc(capacity, sizeof(*entries));
-	struct qlink_agenda agenda = { .later = { .entries = entries, .capacity = capacity } };
+	void *memory = malloc(qlink_heap_bytes(capacity));
+	struct qlink_agenda agenda = { .later = { .base_ns = base_ns } };
 	struct qlink_deadline entry;
-	u64 sequence = 0;
+	u64 sequence = first_sequence;
 	int i;
 
 	sorted_used = 0;
+	qlink_heap_move(&agenda.later, memory, capacity);
 	for (i = 0; i < 20000; i++) {
 		if (sorted_used == capacity || (sorted_used && !random_below(3))) {
 			qlink_agenda_pop(&agenda);
 			sorted_pop();
 		} else {
 			entry = random_deadline(&sequence, times);
+			entry.time_ns += base_ns;
 			qlink_agenda_push(&agenda, entry);
 			sorted_push(entry);
 		}
 		expect_same(&agenda);
 		expect_full(&agenda);
 		if (i % 1000 == 999) {
-			remove_owner(&agenda, 2 * random_below(8));
+			remove_owner(&agenda, random_owner());
 			expect_same(&agenda);
 			expect_full(&agenda);
 		}
@@ -104,23 +114,60 @@ static void random_operations(u32 capacity, u64 times)
 		sorted_pop();
 		expect_same(&agenda);
 	}
-	free(entries);
+	free(memory);
 }
 
 static void same_instant_runs_in_order_of_creation(void)
 {
-	struct qlink_deadline *entries = calloc(100, sizeof(*entries));
-	struct qlink_agenda agenda = { .later = { .entries = entries, .capacity = 100 } };
+	void *memory = malloc(qlink_heap_bytes(100));
+	struct qlink_agenda agenda = {};
 	u64 i;
 
+	qlink_heap_move(&agenda.later, memory, 100);
 	for (i = 0; i < 100; i++)
-		qlink_agenda_push(&agenda, (struct qlink_deadline) { 7, i, i });
+		qlink_agenda_push(&agenda, (struct qlink_deadline) { 7, i, QLINK_HEAP_LINE * i });
 	for (i = 0; i < 100; i++) {
-		EXPECT_EQUAL(qlink_agenda_top(&agenda)->owner, i);
+		EXPECT_EQUAL(qlink_agenda_top(&agenda)->owner, QLINK_HEAP_LINE * i);
 		qlink_agenda_pop(&agenda);
 	}
 	EXPECT(!qlink_agenda_top(&agenda));
-	free(entries);
+	free(memory);
+}
+
+/* A heap that grows keeps its entries. */
+static void moves_to_other_memory(void)
+{
+	struct qlink_agenda agenda = {};
+	void *memory = NULL;
+	u64 i;
+
+	for (i = 0; i < 300; i++) {
+		if (i == agenda.later.capacity) {
+			void *larger = malloc(qlink_heap_bytes(2 * i + 1) + 8);
+
+			/* malloc's addresses are not those of lines. */
+			qlink_heap_move(&agenda.later, (char *)larger + 8, 2 * i + 1);
+			free(memory);
+			memory = larger;
+		}
+		EXPECT_EQUAL((unsigned long)&agenda.later.entries[1] % QLINK_HEAP_LINE, 0);
+		qlink_agenda_push(&agenda, (struct qlink_deadline) { 300 - i, i, QLINK_HEAP_LINE * i });
+	}
+	for (i = 0; i < 300; i++) {
+		EXPECT_EQUAL(qlink_agenda_top(&agenda)->time_ns, i + 1);
+		qlink_agenda_pop(&agenda);
+	}
+	free(memory);
+}
+
+static void holds_only_what_it_can_pack(void)
+{
+	EXPECT(qlink_heap_holds(0));
+	EXPECT(qlink_heap_holds((1ul << 37) - QLINK_HEAP_LINE));
+	EXPECT(qlink_heap_holds((1ul << 37) - QLINK_HEAP_LINE + 1));
+	EXPECT(!qlink_heap_holds(1ul << 37));
+	EXPECT(!qlink_heap_holds(32));
+	EXPECT(!qlink_heap_holds(2));
 }
 
 int main(void)
@@ -129,9 +176,13 @@ int main(void)
 	size_t i;
 
 	for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		random_operations(sizes[i], 10);
-		random_operations(sizes[i], 1ull << 60);
+		random_operations(sizes[i], 10, 0, 0);
+		random_operations(sizes[i], 1ull << 56, 0, 0);
+		/* as in a guest, whose clock starts in 2020; the last sequences */
+		random_operations(sizes[i], 1000, 1577836800000000000ull, (1ull << 40) - 20001);
 	}
+	moves_to_other_memory();
+	holds_only_what_it_can_pack();
 	same_instant_runs_in_order_of_creation();
 	return PASS();
 }

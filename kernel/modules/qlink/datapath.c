@@ -65,6 +65,7 @@ struct qlink_flight {
 
 struct qlink_clock {
 	struct qlink_agenda agenda;
+	void *memory;			/* of the agenda's heap */
 	u64 next_sequence;
 	struct time_travel_event event;
 	u64 armed_ns;
@@ -574,25 +575,25 @@ int qlink_cut_end(struct qlink_end *end, u32 part, u32 link_number)
 }
 
 /* Reserves space for the two deadlines of one more end. */
-int qlink_add_end(void)
+int qlink_add_end(const struct qlink_end *end)
 {
 	struct qlink_clock *clock = &qlink_clock;
 	struct qlink_heap *later = &clock->agenda.later;
-	struct qlink_deadline *entries;
 	u32 capacity = later->capacity;
+	void *memory;
 
+	if (!qlink_heap_holds((unsigned long)end))
+		return -ERANGE;
 	if (2 * (clock->ends + 1) > capacity) {
 		capacity = max(64u, 2 * capacity);
-		entries = kvmalloc_array(capacity, sizeof(*entries), GFP_KERNEL);
-		if (!entries)
+		memory = kvmalloc(qlink_heap_bytes(capacity), GFP_KERNEL);
+		if (!memory)
 			return -ENOMEM;
 		local_bh_disable();
-		if (later->used)
-			memcpy(entries, later->entries, later->used * sizeof(*entries));
-		swap(entries, later->entries);
-		later->capacity = capacity;
+		qlink_heap_move(later, memory, capacity);
+		swap(memory, clock->memory);
 		local_bh_enable();
-		kvfree(entries);
+		kvfree(memory);
 	}
 	clock->ends++;
 	return 0;
@@ -646,6 +647,7 @@ void qlink_clear_caches(struct qlink_end *end)
 
 void qlink_clock_init(void)
 {
+	qlink_clock.agenda.later.base_ns = time_travel_now();
 	time_travel_set_event_fn(&qlink_clock.event, qlink_clock_event);
 	time_travel_set_receiver(qlink_receive_parts);
 	tasklet_setup(&qlink_clock.tasklet, qlink_clock_run);
@@ -656,7 +658,7 @@ void qlink_clock_exit(void)
 	time_travel_set_receiver(NULL);
 	time_travel_del_event(&qlink_clock.event);
 	tasklet_kill(&qlink_clock.tasklet);
-	kvfree(qlink_clock.agenda.later.entries);
+	kvfree(qlink_clock.memory);
 	if (qlink_cut_constant_page)
 		put_page(qlink_cut_constant_page);
 }

@@ -25,7 +25,7 @@ static int qlink_init(struct net_device *dev)
 
 	BUILD_BUG_ON(offsetof(struct qlink_end, link));
 	end->dev = dev;
-	return qlink_add_end();
+	return qlink_add_end(end);
 }
 
 static void qlink_uninit(struct net_device *dev)

@@ -46,15 +46,16 @@ static inline void qlink_agenda_push(struct qlink_agenda *agenda,
 		const struct qlink_deadline *last = qlink_agenda_slot(agenda, place - 1);
 
 		if (!qlink_deadline_before(&entry, last)) {
-			qlink_heap_push(&agenda->later, entry);
+			qlink_heap_push(&agenda->later, qlink_heap_pack(&agenda->later, &entry));
 			return;
 		}
-		qlink_heap_push(&agenda->later, *last);
+		qlink_heap_push(&agenda->later, qlink_heap_pack(&agenda->later, last));
 		place--;
 	} else {
-		if (agenda->later.used &&
-		    !qlink_deadline_before(&entry, qlink_heap_top(&agenda->later))) {
-			qlink_heap_push(&agenda->later, entry);
+		unsigned __int128 packed = qlink_heap_pack(&agenda->later, &entry);
+
+		if (agenda->later.used && packed >= agenda->later.entries[0]) {
+			qlink_heap_push(&agenda->later, packed);
 			return;
 		}
 		agenda->near_used++;
@@ -70,7 +71,7 @@ static inline void qlink_agenda_refill(struct qlink_agenda *agenda)
 {
 	while (agenda->near_used < QLINK_NEAR && agenda->later.used) {
 		*qlink_agenda_slot(agenda, agenda->near_used++) =
-			*qlink_heap_top(&agenda->later);
+			qlink_heap_unpack(&agenda->later, agenda->later.entries[0]);
 		qlink_heap_pop(&agenda->later);
 	}
 }

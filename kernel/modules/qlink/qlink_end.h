@@ -36,6 +36,8 @@ struct qlink_stats {
 
 /* Cache lines of a neighbour lookup: prefetched, never dereferenced. */
 struct qlink_hop {
+	u32 key;			/* address of the neighbour */
+	int neighbours;			/* number of all neighbours when this was learnt */
 	const void *list;		/* head of the hash bucket */
 	const void *before[2];		/* preceding entries of the bucket */
 	const void *neighbour;
@@ -56,29 +58,32 @@ struct qlink_route {
 
 /* One end: its transmitter and the wire towards the other end. */
 struct qlink_end {
+	/* a line: of an arrival at this end, and of the end of a transmission */
 	struct qbed_link link;		/* must be first */
 	struct net_device *dev;
 	struct qlink_end *peer;		/* NULL once the link is being deleted */
-	struct qlink_wire wire;
+	struct qlink_border *border;	/* of a stub in a container */
+	struct qlink_route *routes;	/* of frames received here; NULL: none was forwarded */
+	bool is_cut;			/* the peer is a stub for an end in another part */
+	bool is_stub;
+	bool reordering;
+	u32 loss;
+
 	struct sk_buff *serializing;
 	struct sk_buff *flight_head;	/* on the wire, first to arrive first */
 	struct sk_buff *flight_tail;
 	u64 tail_arrival_ns;		/* of flight_tail, if not NULL */
 	u64 last_arrival_ns;
 	u64 delay_ns;
-	u32 loss;
-	bool reordering;
 	u64 jitter_ns;
+	struct inet_ehash_bucket *bucket;	/* socket of the next frame to arrive */
 	struct qlink_stats stats;
-	bool is_cut;			/* the peer is a stub for an end in another part */
-	bool is_stub;
-	struct qlink_border *border;		/* of a stub in a container */
+	struct qlink_wire wire;
+	/* the end of what a deadline of a switch's end accesses */
+
 	u32 part;			/* of the other end, if it is cut */
 	u32 link_number;		/* the same in all parts */
-	struct inet_ehash_bucket *bucket;	/* socket of the next frame to arrive */
-	struct qlink_route *routes;		/* of frames received here; NULL: none was forwarded */
-	struct qlink_hop local_hop;		/* neighbour of locally generated packets */
-	int local_hop_genid;
+	struct qlink_hop local_hop;	/* neighbour of locally generated packets */
 };
 
 /* border.c */
@@ -93,7 +98,7 @@ netdev_features_t qlink_features_check(struct sk_buff *skb, struct net_device *d
 void qlink_set_wire(struct qlink_end *end, struct qlink_wire_params params);
 void qlink_clear_caches(struct qlink_end *end);
 int qlink_cut_end(struct qlink_end *end, u32 part, u32 link_number);
-int qlink_add_end(void);
+int qlink_add_end(const struct qlink_end *end);
 void qlink_remove_end(struct qlink_end *end);
 void qlink_clock_init(void);
 void qlink_clock_exit(void);

@@ -14,10 +14,11 @@
 #define _QLINK_FETCH_H
 
 #include <linux/ip.h>
-#include <linux/prefetch.h>
 #include <linux/tcp.h>
 #include <net/inet_hashtables.h>
 #include <net/tcp.h>
+
+#include <qbed/prefetch.h>
 
 #include "qlink_agenda.h"
 #include "qlink_end.h"
@@ -25,12 +26,15 @@
 
 #define QLINK_FETCH_STEPS 11u
 
+/* Ethernet, IPv4, and TCP with timestamps. */
+#define QLINK_HEADERS (ETH_HLEN + 20 + 32)
+
 static inline void qlink_prefetch(const void *begin, size_t length)
 {
 	const char *line = PTR_ALIGN_DOWN((const char *)begin, L1_CACHE_BYTES);
 
 	for (; line < (const char *)begin + length; line += L1_CACHE_BYTES)
-		prefetchw(line);
+		qbed_prefetch(line);
 }
 
 static inline void qlink_prefetch_skb(const struct sk_buff *skb)
@@ -38,28 +42,53 @@ static inline void qlink_prefetch_skb(const struct sk_buff *skb)
 	qlink_prefetch(skb, sizeof(*skb));
 }
 
+/* The page structures of a packet's head, which kfree() reads, in two steps. */
+static inline void qlink_fetch_head_page(const struct sk_buff *skb, bool second)
+{
+	qbed_prefetch(second ? virt_to_head_page(skb->head) : virt_to_page(skb->head));
+}
+
+/* Without the second line, which no packet uses. */
 static void qlink_prefetch_dev(const struct net_device *dev)
 {
-	qlink_prefetch(dev, 192);
-	prefetch(&dev->nd_net);
-	prefetch(&dev->ptype_all);
+	qbed_prefetch(dev);
+	qbed_prefetch((const char *)dev + 2 * L1_CACHE_BYTES);
+	qbed_prefetch(&dev->nd_net);
+	qbed_prefetch(&dev->ptype_all);
 }
 
 static void qlink_prefetch_hop(const struct qlink_hop *hop)
 {
 	unsigned int i;
 
-	prefetch(hop->list);
+	qbed_prefetch(hop->list);
 	for (i = 0; i < ARRAY_SIZE(hop->before) && hop->before[i]; i++) {
-		prefetch(hop->before[i]);
-		prefetch(&((const struct neighbour *)hop->before[i])->dev);
+		qbed_prefetch(hop->before[i]);
+		qbed_prefetch(&((const struct neighbour *)hop->before[i])->dev);
 	}
-	qlink_prefetch(hop->neighbour, sizeof(struct neighbour));
+	qlink_prefetch(hop->neighbour, 192);
+	qbed_prefetch(&((const struct neighbour *)hop->neighbour)->dev);
 }
 
 static void qlink_prefetch_dst(const struct dst_entry *dst)
 {
-	qlink_prefetch(dst, sizeof(struct rtable));
+	qbed_prefetch(dst);
+	qbed_prefetch(&((const struct rtable *)dst)->rt_genid);
+}
+
+/* Prefetches a TCP socket without the lines for multicast, listening and reordering. */
+static void qlink_prefetch_socket(const struct sock *sk)
+{
+	const struct inet_connection_sock *connection = inet_csk(sk);
+	const struct tcp_sock *tcp = tcp_sk(sk);
+
+	qlink_prefetch(sk, offsetof(struct sock, sk_cgrp_data));
+	qbed_prefetch(&inet_sk(sk)->inet_flags);
+	qbed_prefetch(&inet_sk(sk)->cork.fl);
+	qlink_prefetch(&connection->icsk_bind_hash,
+		       (const char *)&tcp->pacing_timer - (const char *)&connection->icsk_bind_hash);
+	qbed_prefetch(&tcp->high_seq);
+	qbed_prefetch(&tcp->mtu_probe);
 }
 
 /*
@@ -82,20 +111,104 @@ static void qlink_fetch_unacknowledged(const struct sock *sk, unsigned int depth
 		oldest = oldest ? rb_parent(oldest) : NULL;
 		newest = newest ? rb_parent(newest) : NULL;
 	}
-	prefetchw(first);
-	prefetchw(last);
-	prefetchw(oldest);
-	prefetchw(newest);
+	qbed_prefetch(first);
+	qbed_prefetch(last);
+	qbed_prefetch(oldest);
+	qbed_prefetch(newest);
+}
+
+/* The oldest unacknowledged packet, or NULL. */
+static const struct sk_buff *qlink_oldest_sent(const struct sock *sk)
+{
+	const struct list_head *sent = &tcp_sk(sk)->tsorted_sent_queue;
+
+	return list_empty(sent) ? NULL : list_first_entry(sent, struct sk_buff, tcp_tsorted_anchor);
+}
+
+/* Prefetches the packets that an acknowledgment frees and the one that is sent next. */
+static void qlink_fetch_sender_packets(const struct sock *sk, unsigned int depth)
+{
+	const struct sk_buff *oldest = qlink_oldest_sent(sk);
+	const struct sk_buff *next = skb_peek(&sk->sk_write_queue);
+
+	if (oldest && !depth) {
+		qlink_prefetch_skb(oldest);
+		qbed_prefetch(&container_of(oldest, struct sk_buff_fclones, skb1)->fclone_ref);
+		qbed_prefetch(tcp_sk(sk)->tsorted_sent_queue.prev);
+	} else if (oldest && depth <= 2) {
+		qbed_prefetch(oldest->tcp_tsorted_anchor.next);
+		qbed_prefetch(skb_end_pointer(oldest));
+		qlink_fetch_head_page(oldest, depth == 2);
+	}
+	if (next && !depth) {
+		qlink_prefetch(next, sizeof(struct sk_buff_fclones));
+	} else if (next && depth == 1) {
+		qlink_prefetch(skb_end_pointer(next), 128);
+		qlink_prefetch(next->data - QLINK_HEADERS, QLINK_HEADERS);
+		qbed_prefetch(next->next);
+	}
 }
 
 /* Prefetches for a socket that is about to send. */
 static void qlink_fetch_sender(const struct sock *sk, unsigned int depth)
 {
-	if (!depth) {
-		qlink_prefetch_skb((const struct sk_buff *)sk->sk_write_queue.next);
+	if (!depth)
 		qlink_prefetch_dst(rcu_access_pointer(sk->sk_dst_cache));
-	}
+	qlink_fetch_sender_packets(sk, depth);
 	qlink_fetch_unacknowledged(sk, depth);
+}
+
+/* Prefetches the per-device and per-namespace data that every IPv4 packet uses. */
+static void qlink_prefetch_node(const struct net_device *dev, struct net *net)
+{
+	const struct in_device *in_dev = rcu_access_pointer(dev->ip_ptr);
+
+	qbed_prefetch(dev->dev_addr);
+	qbed_prefetch(in_dev);
+	qbed_prefetch(&in_dev->cnf.data[IPV4_DEVCONF_RP_FILTER - 1]);
+	qbed_prefetch(&in_dev->cnf.data[IPV4_DEVCONF_NOPOLICY - 1]);
+	qbed_prefetch(&in_dev->cnf.data[IPV4_DEVCONF_ACCEPT_LOCAL - 1]);
+	qbed_prefetch(&net->mib);
+	qbed_prefetch(&net->ipv4.devconf_all);
+	qbed_prefetch(&net->ipv4.rt_genid);
+	qbed_prefetch(&net->ipv4.sysctl_ip_early_demux);
+	qbed_prefetch(&net->nf.hooks_ipv4[NF_INET_PRE_ROUTING]);
+	qbed_prefetch(&net->nf.hooks_ipv4[NF_INET_POST_ROUTING]);
+}
+
+static void qlink_prefetch_node_indirect(struct net *net)
+{
+	const struct ipstats_mib *mib = raw_cpu_ptr(net->mib.ip_statistics);
+
+	qbed_prefetch(&net->ipv4.devconf_all->data[IPV4_DEVCONF_NOPOLICY - 1]);
+	qbed_prefetch(&mib->mibs[IPSTATS_MIB_INPKTS]);
+	qbed_prefetch(&mib->mibs[IPSTATS_MIB_OUTPKTS]);
+	qbed_prefetch(&mib->mibs[IPSTATS_MIB_NOECTPKTS]);
+}
+
+/* Prefetches the per-namespace data that TCP uses. */
+static void qlink_prefetch_host(const struct net *net)
+{
+	qbed_prefetch(&net->loopback_dev);
+	qbed_prefetch(&net->hash_mix);
+	qbed_prefetch(&net->ipv4.sysctl_tcp_shrink_window);
+	qbed_prefetch(&net->ipv4.sysctl_tcp_l3mdev_accept);
+	qbed_prefetch(&net->ipv4.sysctl_tcp_comp_sack_nr);
+	qbed_prefetch(&net->ipv4.sysctl_tcp_pacing_ss_ratio);
+	qbed_prefetch(&net->ipv4.tcp_death_row);
+}
+
+static void qlink_prefetch_host_indirect(const struct net *net)
+{
+	const struct tcp_mib *tcp = raw_cpu_ptr(net->mib.tcp_statistics);
+	const struct linux_mib *linux_mib = raw_cpu_ptr(net->mib.net_statistics);
+
+	qbed_prefetch(&net->loopback_dev->nd_net);
+	qbed_prefetch(&tcp->mibs[TCP_MIB_INSEGS]);
+	qbed_prefetch(&linux_mib->mibs[LINUX_MIB_TCPHPACKS]);
+	qbed_prefetch(&linux_mib->mibs[LINUX_MIB_TCPRCVCOALESCE]);
+	qbed_prefetch(&linux_mib->mibs[LINUX_MIB_TCPORIGDATASENT]);
+	qbed_prefetch(&linux_mib->mibs[LINUX_MIB_TCPDELIVERED]);
 }
 
 /* A frame leaves the transmitter and the next one is dequeued. */
@@ -105,10 +218,26 @@ static inline struct Qdisc *qlink_qdisc(const struct qlink_end *end)
 	return rcu_dereference(end->dev->_tx->qdisc);
 }
 
-static void qlink_fetch_observer(struct qlink_end *end, bool second)
+/*
+ * The queue and the tap of a transmitter whose end and device were prefetched,
+ * in three steps.
+ */
+static void qlink_fetch_output(struct qlink_end *end, unsigned int step)
 {
-	if (end->link.observer)
-		end->link.observer->prefetch_dequeue(end->link.observer, second);
+	struct qbed_observer *observer = end->link.observer;
+
+	if (step == 0)
+		qlink_prefetch(end->dev->_tx, 192);
+	else if (step == 1)
+		qlink_prefetch(qlink_qdisc(end), 256);
+	else if (step == 2)
+		qbed_prefetch(qlink_qdisc(end)->q.tail);
+	if (!observer)
+		return;
+	if (step == 0)
+		qbed_prefetch(&observer->prefetch_dequeue);
+	else if (step <= 2)
+		observer->prefetch_dequeue(observer, step == 2);
 }
 
 /* Returns the socket throttled by TCP small queues until @skb is sent, or NULL. */
@@ -122,50 +251,64 @@ static const struct sock *qlink_throttled_sock(const struct sk_buff *skb)
 	return sk;
 }
 
+/* Prefetches what a socket's packet accesses when it leaves the transmitter. */
+static void qlink_prefetch_released(const struct sock *sk)
+{
+	qbed_prefetch(&sk->sk_state);
+	qbed_prefetch(&sk->sk_wmem_alloc);
+	qbed_prefetch(&sk->sk_tsq_flags);
+	qbed_prefetch(&sk->sk_protocol);
+}
+
+static void qlink_fetch_throttled(struct qlink_end *end, const struct sock *sk, unsigned int step)
+{
+	if (step == 3) {
+		qlink_prefetch_socket(sk);
+		qbed_prefetch(&end->local_hop);
+		qlink_prefetch_node(end->dev, dev_net(end->dev));
+		qlink_prefetch_host(dev_net(end->dev));
+		return;
+	}
+	if (step == 4) {
+		qlink_prefetch_hop(&end->local_hop);
+		qlink_prefetch_node_indirect(dev_net(end->dev));
+		qlink_prefetch_host_indirect(dev_net(end->dev));
+	}
+	qlink_fetch_sender(sk, step - 4);
+}
+
 static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 {
-	const struct sock *sk;
-	struct Qdisc *q;
+	const struct sk_buff *skb = end->serializing, *next;
+	const struct sock *sk = step >= 3 ? qlink_throttled_sock(skb) : NULL;
 
-	if (step >= 3) {
-		sk = qlink_throttled_sock(end->serializing);
-		if (sk && step == 3) {
-			qlink_prefetch(sk, sizeof(struct tcp_sock));
-			qlink_prefetch_hop(&end->local_hop);
-		} else if (sk) {
-			qlink_fetch_sender(sk, step - 4);
-		}
-	}
+	if (sk)
+		qlink_fetch_throttled(end, sk, step);
+	if (step >= 2)
+		qlink_fetch_output(end, step - 2);
 
 	switch (step) {
 	case 1:
-		qlink_prefetch_skb(end->serializing);
+		qlink_prefetch_skb(skb);
 		qlink_prefetch_dev(end->dev);
-		prefetch(end->link.observer);
-		prefetchw(end->flight_tail);
 		break;
 	case 2:
-		qlink_prefetch(end->dev->_tx, 192);
-		qlink_fetch_observer(end, false);
-		if (end->serializing->sk)
-			qlink_prefetch(end->serializing->sk, sizeof(struct sock));
-		break;
-	case 3:
-		qlink_prefetch(qlink_qdisc(end), sizeof(struct Qdisc));
+		if (skb->sk)
+			qlink_prefetch_released(skb->sk);
 		break;
 	case 4:
-		q = qlink_qdisc(end);
-		if (q->q.head)
-			qlink_prefetch_skb(q->q.head);
-		qlink_fetch_observer(end, true);
+		next = qlink_qdisc(end)->q.head;
+		if (next)
+			qlink_prefetch_skb(next);
 		break;
 	case 5:
-		q = qlink_qdisc(end);
-		if (q->q.head) {
-			prefetchw(q->q.head->next);
-			qlink_prefetch(q->q.head->data, 64);
-			prefetchw(skb_end_pointer(q->q.head));
+		next = qlink_qdisc(end)->q.head;
+		if (next) {
+			qlink_prefetch(next->data + ETH_HLEN, sizeof(struct iphdr));
+			qbed_prefetch(skb_end_pointer(next));
 		}
+		if (end->flight_tail)
+			qlink_prefetch(end->flight_tail->cb, 32);
 		break;
 	}
 }
@@ -206,7 +349,7 @@ static void qlink_fetch_route(struct qlink_route *cached, unsigned int step)
 		return;
 	switch (step) {
 	case 4:
-		qlink_prefetch(out, 320);
+		qlink_prefetch(out, 192);
 		if (cached->rt)
 			qlink_prefetch_dst(&cached->rt->dst);
 		else
@@ -216,66 +359,82 @@ static void qlink_fetch_route(struct qlink_route *cached, unsigned int step)
 	case 5:
 		qlink_prefetch_dev(out->dev);
 		qlink_prefetch_hop(&cached->hop);
-		prefetch(out->link.observer);
 		break;
 	case 6:
-		qlink_prefetch(out->dev->_tx, 192);
-		qlink_fetch_observer(out, false);
-		break;
 	case 7:
-		qlink_prefetch(qlink_qdisc(out), sizeof(struct Qdisc));
-		qlink_fetch_observer(out, true);
+	case 8:
+		qlink_fetch_output(out, step - 6);
 		break;
 	}
 }
 
-static void qlink_fetch_socket(struct sock *sk, const struct sk_buff *skb, unsigned int step)
+static void qlink_fetch_socket(const struct sock *sk, unsigned int step)
 {
-	if (step == 4) {
-		qlink_prefetch(sk, sizeof(struct tcp_sock));
-		if (skb_shinfo(skb)->nr_frags)
-			qlink_prefetch(skb_frag_address(skb_shinfo(skb)->frags), 256);
+	const struct sk_buff *last;
+
+	if (step == 0) {
+		qlink_prefetch_socket(sk);
 		return;
 	}
 	if (!sk_fullsock(sk))
 		return;
-	if (step == 5) {
-		prefetchw(sk->sk_receive_queue.prev);
+	last = skb_peek_tail(&sk->sk_receive_queue);
+	switch (step) {
+	case 1:
+		if (last)
+			qlink_prefetch_skb(last);
+		qbed_prefetch(sk->sk_socket);
 		qlink_prefetch_dst(rcu_access_pointer(sk->sk_rx_dst));
+		break;
+	case 2:
+		if (last)
+			qbed_prefetch(skb_end_pointer(last));
+		break;
+	case 3:
+		if (last)
+			qbed_prefetch(&skb_shinfo(last)->frags[skb_shinfo(last)->nr_frags]);
+		break;
 	}
-	if (step == 6 && rcu_access_pointer(sk->sk_rx_dst))
-		prefetch(&rcu_access_pointer(sk->sk_rx_dst)->dev->nd_net);
-	qlink_fetch_sender(sk, step - 5);
+	qlink_fetch_sender(sk, step - 1);
 }
 
-/* Prefetches the per-device and per-namespace data that every IPv4 packet uses. */
-static void qlink_prefetch_node(const struct net_device *dev, struct net *net)
+/* A packet that @peer's node forwards. */
+static void qlink_fetch_forwarded(struct qlink_end *peer, const struct sk_buff *skb, unsigned int step)
 {
-	const struct in_device *in_dev = rcu_access_pointer(dev->ip_ptr);
+	const struct iphdr *ip = qlink_ip(skb);
 
-	prefetch(dev->dev_addr);
-	prefetch(in_dev);
-	prefetch(&in_dev->cnf.data[IPV4_DEVCONF_RP_FILTER - 1]);
-	prefetch(&in_dev->cnf.data[IPV4_DEVCONF_NOPOLICY - 1]);
-	prefetch(&in_dev->cnf.data[IPV4_DEVCONF_ACCEPT_LOCAL - 1]);
-	prefetch(&net->mib);
-	prefetch(&net->ipv4);
-	prefetch(&net->ipv4.devconf_all);
-	prefetch(&net->ipv4.rt_genid);
-	prefetch(&net->ipv4.sysctl_ip_fwd_use_pmtu);
-	prefetch(&net->ipv4.sysctl_ip_early_demux);
-	prefetch(&net->nf.hooks_ipv4[NF_INET_PRE_ROUTING]);
+	if (ip && qlink_route_slot(peer, ip->daddr)->daddr == ip->daddr)
+		qlink_fetch_route(qlink_route_slot(peer, ip->daddr), step);
 }
 
-static void qlink_prefetch_node_indirect(struct net *net)
+/* A packet for the node of @end's peer, which may reply. */
+static void qlink_fetch_received(struct qlink_end *end, const struct sk_buff *skb, unsigned int step)
 {
-	const struct ipstats_mib *mib = raw_cpu_ptr(net->mib.ip_statistics);
+	struct qlink_end *peer = end->peer;
+	struct net *net = dev_net(peer->dev);
+	const struct iphdr *ip;
+	const struct sock *sk;
 
-	prefetch(&net->ipv4.devconf_all->data[IPV4_DEVCONF_RP_FILTER - 1]);
-	prefetch(&net->ipv4.devconf_all->data[IPV4_DEVCONF_NOPOLICY - 1]);
-	prefetchw(&mib->mibs[IPSTATS_MIB_INPKTS]);
-	prefetchw(&mib->mibs[IPSTATS_MIB_OUTPKTS]);
-	prefetchw(&mib->mibs[IPSTATS_MIB_NOECTPKTS]);
+	qlink_fetch_output(peer, step - 3);
+	switch (step) {
+	case 3:
+		qlink_fetch_head_page(skb, false);
+		qlink_prefetch_host(net);
+		qlink_prefetch((const char *)peer + L1_CACHE_BYTES, sizeof(*peer) - L1_CACHE_BYTES);
+		return;
+	case 4:
+		qlink_fetch_head_page(skb, true);
+		qlink_prefetch_host_indirect(net);
+		ip = qlink_ip(skb);
+		if (ip)
+			end->bucket = qlink_bucket(ip, net);
+		qbed_prefetch(end->bucket);
+		qlink_prefetch_hop(&peer->local_hop);
+		return;
+	}
+	sk = qlink_socket(end->bucket);
+	if (sk)
+		qlink_fetch_socket(sk, step - 5);
 }
 
 static void qlink_fetch_arriving(struct qlink_end *end, unsigned int step)
@@ -283,48 +442,39 @@ static void qlink_fetch_arriving(struct qlink_end *end, unsigned int step)
 	struct sk_buff *skb = end->flight_head;
 	struct qlink_end *peer = end->peer;
 	const struct iphdr *ip;
-	struct sock *sk;
 
 	if (!peer)
 		return;
 	switch (step) {
 	case 1:
 		qlink_prefetch_skb(skb);
-		qlink_prefetch(peer, sizeof(*peer));
+		qbed_prefetch(peer);
 		return;
 	case 2:
-		qlink_prefetch(skb->data, 128);
-		prefetchw(skb_end_pointer(skb));
+		qlink_prefetch(skb->data, QLINK_HEADERS);
+		qbed_prefetch(skb_end_pointer(skb));
 		qlink_prefetch_dev(peer->dev);
-		qlink_prefetch((const char *)peer->dev + 192, 192);
-		prefetch(&peer->dev->ip_ptr);
-		prefetch(&peer->dev->dev_addr);
+		qbed_prefetch((const char *)peer->dev + 3 * L1_CACHE_BYTES);
+		qbed_prefetch(&peer->dev->ip_ptr);
+		qbed_prefetch(&peer->dev->dev_addr);
 		return;
 	case 3:
-		qlink_prefetch_node(peer->dev, dev_net(peer->dev));
-		prefetch(virt_to_page(skb->head));
 		ip = qlink_ip(skb);
 		end->bucket = NULL;
-		if (ip && peer->routes) {
+		qlink_prefetch_node(peer->dev, dev_net(peer->dev));
+		if (ip && peer->routes)
 			qlink_prefetch(qlink_route_slot(peer, ip->daddr), sizeof(struct qlink_route));
-		} else if (ip) {
-			end->bucket = qlink_bucket(ip, dev_net(peer->dev));
-			prefetch(end->bucket);
-			qlink_prefetch_hop(&peer->local_hop);
-		}
-		return;
+		if (peer->routes)
+			return;
+		break;
 	case 4:
 		qlink_prefetch_node_indirect(dev_net(peer->dev));
 		break;
 	}
-	sk = qlink_socket(end->bucket);
-	if (sk) {
-		qlink_fetch_socket(sk, skb, step);
-	} else if (peer->routes) {
-		ip = qlink_ip(skb);
-		if (ip && qlink_route_slot(peer, ip->daddr)->daddr == ip->daddr)
-			qlink_fetch_route(qlink_route_slot(peer, ip->daddr), step);
-	}
+	if (peer->routes)
+		qlink_fetch_forwarded(peer, skb, step);
+	else
+		qlink_fetch_received(end, skb, step);
 }
 
 static void qlink_fetch(struct qlink_agenda *agenda)
@@ -340,7 +490,7 @@ static void qlink_fetch(struct qlink_agenda *agenda)
 			continue;
 		end = (struct qlink_end *)(deadline->owner & QLINK_OWNER_MASK);
 		if (!step)
-			qlink_prefetch(end, sizeof(*end));
+			qlink_prefetch(end, 256);
 		else if (deadline->owner & QLINK_ARRIVED)
 			qlink_fetch_arriving(end, step);
 		else

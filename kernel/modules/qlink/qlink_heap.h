@@ -5,8 +5,9 @@
  * The sequence number is assigned when a deadline is created, so deadlines of
  * the same nanosecond run in the order of their creation, in every run.
  *
- * A node has four children: half the levels of a binary heap, and the children
- * of a node share two cache lines, which matters with a thousand links.
+ * A deadline takes 16 bytes here. A node has four children: half the levels of a
+ * binary heap, and the children of a node are one cache line, which matters with
+ * a thousand links.
  */
 #ifndef _QLINK_HEAP_H
 #define _QLINK_HEAP_H
@@ -14,44 +15,85 @@
 #include <qbed/types.h>
 
 #define QLINK_HEAP_ARITY 4u
+#define QLINK_HEAP_LINE 64u
 
 struct qlink_deadline {
 	u64 time_ns;
 	u64 sequence;
-	unsigned long owner;	/* opaque to the heap */
+	unsigned long owner;	/* opaque to the heap, but for qlink_heap_holds() */
 };
 
+/*
+ * An entry is, from its highest bit, 56 bits of time since base_ns (two years),
+ * 40 of the sequence (10^12 deadlines) and 32 of the owner: a single integer, so
+ * that comparisons need no unpredictable branch.
+ */
 struct qlink_heap {
-	struct qlink_deadline *entries;
+	unsigned __int128 *entries;
 	u32 used;
 	u32 capacity;		/* of entries[]; the caller keeps used below it */
+	u64 base_ns;		/* no deadline is before */
 };
-
-/* A single integer, so that comparisons need no unpredictable branch. */
-static inline unsigned __int128 qlink_deadline_key(const struct qlink_deadline *deadline)
-{
-	return (unsigned __int128)deadline->time_ns << 64 | deadline->sequence;
-}
 
 static inline bool qlink_deadline_before(const struct qlink_deadline *a,
 					 const struct qlink_deadline *b)
 {
-	return qlink_deadline_key(a) < qlink_deadline_key(b);
+	return a->time_ns < b->time_ns || (a->time_ns == b->time_ns && a->sequence < b->sequence);
 }
 
-static inline const struct qlink_deadline *
-qlink_heap_top(const struct qlink_heap *heap)
+/* True if the heap can hold deadlines of @owner: an address of a cache line, and the lowest bit. */
+static inline bool qlink_heap_holds(unsigned long owner)
 {
-	return heap->used ? &heap->entries[0] : NULL;
+	return !(owner & (QLINK_HEAP_LINE - 2)) && owner >> 37 == 0;
 }
 
-static inline void qlink_heap_sift_up(struct qlink_heap *heap, u32 hole,
-				      struct qlink_deadline entry)
+static inline unsigned __int128 qlink_heap_pack(const struct qlink_heap *heap,
+						const struct qlink_deadline *deadline)
+{
+	u64 since_ns = deadline->time_ns - heap->base_ns;
+	u64 owner = deadline->owner >> 5 | (deadline->owner & 1);
+
+	return (unsigned __int128)(since_ns << 8 | deadline->sequence >> 32) << 64 |
+	       (deadline->sequence << 32 | owner);
+}
+
+static inline struct qlink_deadline qlink_heap_unpack(const struct qlink_heap *heap,
+						      unsigned __int128 entry)
+{
+	u64 high = entry >> 64, low = entry;
+
+	return (struct qlink_deadline) {
+		.time_ns = heap->base_ns + (high >> 8),
+		.sequence = (high & 0xff) << 32 | low >> 32,
+		.owner = (low & 0xfffffffe) << 5 | (low & 1),
+	};
+}
+
+/* Bytes of memory for @capacity entries, to be passed to qlink_heap_move(). */
+static inline size_t qlink_heap_bytes(u32 capacity)
+{
+	return capacity * sizeof(unsigned __int128) + 2 * QLINK_HEAP_LINE;
+}
+
+/* Moves the entries to @memory. The root is the last entry of a line. */
+static inline void qlink_heap_move(struct qlink_heap *heap, void *memory, u32 capacity)
+{
+	unsigned long line = ((unsigned long)memory + QLINK_HEAP_LINE - 1) & -(unsigned long)QLINK_HEAP_LINE;
+	unsigned __int128 *entries = (unsigned __int128 *)line + QLINK_HEAP_ARITY - 1;
+	u32 i;
+
+	for (i = 0; i < heap->used; i++)
+		entries[i] = heap->entries[i];
+	heap->entries = entries;
+	heap->capacity = capacity;
+}
+
+static inline void qlink_heap_sift_up(struct qlink_heap *heap, u32 hole, unsigned __int128 entry)
 {
 	while (hole) {
 		u32 parent = (hole - 1) / QLINK_HEAP_ARITY;
 
-		if (!qlink_deadline_before(&entry, &heap->entries[parent]))
+		if (entry >= heap->entries[parent])
 			break;
 		heap->entries[hole] = heap->entries[parent];
 		hole = parent;
@@ -68,12 +110,11 @@ static inline void qlink_heap_prefetch(const struct qlink_heap *heap, u32 from)
 	if (to > heap->used)
 		return;
 	for (line = (const char *)&heap->entries[from];
-	     line < (const char *)&heap->entries[to]; line += 64)
-		__builtin_prefetch(line);
+	     line < (const char *)&heap->entries[to]; line += QLINK_HEAP_LINE)
+		__builtin_prefetch(line, 0, 2);
 }
 
-static inline void qlink_heap_sift_down(struct qlink_heap *heap, u32 hole,
-					struct qlink_deadline entry)
+static inline void qlink_heap_sift_down(struct qlink_heap *heap, u32 hole, unsigned __int128 entry)
 {
 	for (;;) {
 		u32 child = hole * QLINK_HEAP_ARITY + 1;
@@ -87,10 +128,8 @@ static inline void qlink_heap_sift_down(struct qlink_heap *heap, u32 hole,
 		else
 			qlink_heap_prefetch(heap, child * QLINK_HEAP_ARITY + 1);
 		while (++child < last)
-			first = qlink_deadline_before(&heap->entries[child],
-						      &heap->entries[first]) ?
-				child : first;
-		if (!qlink_deadline_before(&heap->entries[first], &entry))
+			first = heap->entries[child] < heap->entries[first] ? child : first;
+		if (heap->entries[first] >= entry)
 			break;
 		heap->entries[hole] = heap->entries[first];
 		hole = first;
@@ -98,15 +137,14 @@ static inline void qlink_heap_sift_down(struct qlink_heap *heap, u32 hole,
 	heap->entries[hole] = entry;
 }
 
-static inline void qlink_heap_push(struct qlink_heap *heap,
-				   struct qlink_deadline entry)
+static inline void qlink_heap_push(struct qlink_heap *heap, unsigned __int128 entry)
 {
 	qlink_heap_sift_up(heap, heap->used++, entry);
 }
 
 static inline void qlink_heap_pop(struct qlink_heap *heap)
 {
-	struct qlink_deadline entry = heap->entries[--heap->used];
+	unsigned __int128 entry = heap->entries[--heap->used];
 
 	if (heap->used)
 		qlink_heap_sift_down(heap, 0, entry);
@@ -120,7 +158,7 @@ static inline void qlink_heap_remove(struct qlink_heap *heap,
 	u32 i;
 
 	for (i = 0; i < heap->used; i++) {
-		if ((heap->entries[i].owner & mask) != owner)
+		if ((qlink_heap_unpack(heap, heap->entries[i]).owner & mask) != owner)
 			heap->entries[kept++] = heap->entries[i];
 	}
 	heap->used = kept;

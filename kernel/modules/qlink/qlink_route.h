@@ -101,6 +101,8 @@ static void qlink_hop_learn(struct qlink_hop *hop, const struct net_device *dev,
 	unsigned int before = 0;
 
 	memset(hop, 0, sizeof(*hop));
+	hop->key = key;
+	hop->neighbours = atomic_read(&arp_tbl.entries);
 	hop->list = qlink_neigh_bucket(table, hash);
 	for (n = qlink_neigh_first(table, hash); n; n = qlink_neigh_next(n)) {
 		if (n->dev == dev && *(const u32 *)n->primary_key == key) {
@@ -110,6 +112,12 @@ static void qlink_hop_learn(struct qlink_hop *hop, const struct net_device *dev,
 		if (before < ARRAY_SIZE(hop->before))
 			hop->before[before++] = n;
 	}
+}
+
+/* A new neighbour is inserted before the others of its bucket, or into a larger table. */
+static inline bool qlink_hop_is_current(const struct qlink_hop *hop)
+{
+	return hop->neighbours == atomic_read(&arp_tbl.entries);
 }
 
 static void qlink_route_learn_path(struct qlink_route *cached, const struct fib_result *found, struct net *net)
@@ -165,8 +173,11 @@ static void qlink_route_learn(struct qlink_end *end, struct qlink_end *out, cons
 		return;
 	cached = qlink_route_slot(end, ip->daddr);
 	if (cached->daddr == ip->daddr && cached->out == out && cached->generation == qlink_generation &&
-	    cached->genid == rt_genid_ipv4(net))
+	    cached->genid == rt_genid_ipv4(net)) {
+		if (unlikely(!qlink_hop_is_current(&cached->hop)))
+			qlink_hop_learn(&cached->hop, out->dev, cached->hop.key);
 		return;
+	}
 	qlink_route_clear(cached);
 	cached->daddr = ip->daddr;
 	cached->out = out;
@@ -181,19 +192,23 @@ static void qlink_route_learn(struct qlink_end *end, struct qlink_end *out, cons
 	qlink_route_learn_path(cached, &found, net);
 }
 
-/* Caches the neighbour lookup of a locally generated packet sent on @out. */
+/*
+ * Caches the neighbour lookup of a locally generated packet sent on @out, again
+ * after some packets, as the route may change.
+ */
 static void qlink_local_hop_learn(struct qlink_end *out, const struct sk_buff *skb)
 {
-	int genid = rt_genid_ipv4(dev_net(out->dev));
-	const struct iphdr *ip = qlink_ip(skb);
 	const struct rtable *route;
+	const struct iphdr *ip;
 
-	if (out->local_hop_genid == genid || !ip || !sk_fullsock(skb->sk))
+	if (likely(qlink_hop_is_current(&out->local_hop) && out->stats.sent % 256))
+		return;
+	ip = qlink_ip(skb);
+	if (!ip || !sk_fullsock(skb->sk))
 		return;
 	route = (const struct rtable *)rcu_access_pointer(skb->sk->sk_dst_cache);
 	if (!route || skb->sk->sk_family != AF_INET)
 		return;
-	out->local_hop_genid = genid;
 	qlink_hop_learn(&out->local_hop, out->dev, (__force u32)(route->rt_gw_family == AF_INET ?
 							   route->rt_gw4 : ip->daddr));
 }
