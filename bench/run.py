@@ -17,7 +17,7 @@ from bench.harness import machine, write
 ALL = (
     *("versus_ns3", "scale", "host_forwarding", "parts", "ten_thousand", "agent", "rate", "syscalls"),
     *("parallel", "merge", "scheduling", "p4", "p4switch", "telemetry", "containers", "containers_tcp", "service"),
-    *("page", "many_cells", "incast_ns3"),
+    *("page", "many_cells", "incast_ns3", "prefetch_losses"),
 )
 
 
