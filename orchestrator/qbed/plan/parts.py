@@ -7,7 +7,7 @@ sum of their loads reaches the next part's share. Switches without hosts, such a
 goes to the part with the least load, or, where that makes no difference, with the most of its neighbours. Where there
 are too few such units (a star), hosts are units of their own, and the heaviest unit goes to the part with the least
 load. The load of a node is the sum of the rates of its link ends, to which its expected packets are proportional; that
-of a host is `HOST_WEIGHT` times as much.
+of a host is `HOST_WEIGHT / SWITCH_WEIGHT` times as much.
 
 A frame needs at least the least delay of the cut links to the other part: so far the parts can run ahead of each other.
 """
@@ -25,9 +25,9 @@ NEVER_NS = (1 << 63) - 1
 """The distance of parts without a path between them."""
 MAX_RATE_BPS = 10**15
 """The limit on a link end's share of a load: a link without a limit is no infinite load."""
-HOST_WEIGHT = 3
-"""CPU time for a packet at a host's link end over that at a switch's: 3.5 with 999 flows between the hosts of a star of
-1,000 nodes, 2.8 with 999 flows to one of them (`busy_s` of two parts, EPYC of family 25)."""
+HOST_WEIGHT, SWITCH_WEIGHT = 7, 2
+"""CPU time for a packet at a host's and at a switch's link end: their ratio is 3.6 with 999 flows between the hosts of
+a star of 1,000 nodes, 4.7 with 999 flows to one of them (`busy_s` of two parts, EPYC of family 25)."""
 
 
 class IndivisibleError(Exception):
@@ -146,7 +146,7 @@ def _units(is_host: Sequence[bool], links: Sequence[Link], delays_ns: Sequence[i
 
 
 def _load(end: End, at_host: bool) -> int:
-    return min(end.rate_bps, MAX_RATE_BPS) * (HOST_WEIGHT if at_host else 1)
+    return min(end.rate_bps, MAX_RATE_BPS) * (HOST_WEIGHT if at_host else SWITCH_WEIGHT)
 
 
 def _breadth_first(neighbours: Sequence[Iterable[int]]) -> list[int]:
