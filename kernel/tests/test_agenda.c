@@ -33,7 +33,7 @@ static unsigned long random_owner(void)
 {
 	unsigned long line = random_below(8);
 
-	return QLINK_HEAP_LINE * (line < 6 ? line : (1ul << 31) - line);
+	return QBED_LINE * (line < 6 ? line : (1ul << 31) - line);
 }
 
 static struct qlink_deadline random_deadline(u64 *sequence, u64 times)
@@ -125,9 +125,9 @@ static void same_instant_runs_in_order_of_creation(void)
 
 	qlink_heap_move(&agenda.later, memory, 100);
 	for (i = 0; i < 100; i++)
-		qlink_agenda_push(&agenda, (struct qlink_deadline) { 7, i, QLINK_HEAP_LINE * i });
+		qlink_agenda_push(&agenda, (struct qlink_deadline) { 7, i, QBED_LINE * i });
 	for (i = 0; i < 100; i++) {
-		EXPECT_EQUAL(qlink_agenda_top(&agenda)->owner, QLINK_HEAP_LINE * i);
+		EXPECT_EQUAL(qlink_agenda_top(&agenda)->owner, QBED_LINE * i);
 		qlink_agenda_pop(&agenda);
 	}
 	EXPECT(!qlink_agenda_top(&agenda));
@@ -150,8 +150,8 @@ static void moves_to_other_memory(void)
 			free(memory);
 			memory = larger;
 		}
-		EXPECT_EQUAL((unsigned long)&agenda.later.entries[1] % QLINK_HEAP_LINE, 0);
-		qlink_agenda_push(&agenda, (struct qlink_deadline) { 300 - i, i, QLINK_HEAP_LINE * i });
+		EXPECT_EQUAL((unsigned long)&agenda.later.entries[1] % QBED_LINE, 0);
+		qlink_agenda_push(&agenda, (struct qlink_deadline) { 300 - i, i, QBED_LINE * i });
 	}
 	for (i = 0; i < 300; i++) {
 		EXPECT_EQUAL(qlink_agenda_top(&agenda)->time_ns, i + 1);
@@ -163,8 +163,8 @@ static void moves_to_other_memory(void)
 static void holds_only_what_it_can_pack(void)
 {
 	EXPECT(qlink_heap_holds(0));
-	EXPECT(qlink_heap_holds((1ul << 37) - QLINK_HEAP_LINE));
-	EXPECT(qlink_heap_holds((1ul << 37) - QLINK_HEAP_LINE + 1));
+	EXPECT(qlink_heap_holds((1ul << 37) - QBED_LINE));
+	EXPECT(qlink_heap_holds((1ul << 37) - QBED_LINE + 1));
 	EXPECT(!qlink_heap_holds(1ul << 37));
 	EXPECT(!qlink_heap_holds(32));
 	EXPECT(!qlink_heap_holds(2));
@@ -178,7 +178,7 @@ int main(void)
 	for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		random_operations(sizes[i], 10, 0, 0);
 		random_operations(sizes[i], 1ull << 56, 0, 0);
-		/* as in a guest, whose clock starts in 2020; the last sequences */
+		/* the clock of a guest starts in 2020; the last sequences */
 		random_operations(sizes[i], 1000, 1577836800000000000ull, (1ull << 40) - 20001);
 	}
 	moves_to_other_memory();

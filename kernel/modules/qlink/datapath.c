@@ -30,7 +30,6 @@
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/netfilter.h>
-#include <linux/prefetch.h>
 #include <linux/random.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
@@ -40,6 +39,7 @@
 #include <net/sch_generic.h>
 
 #include <qbed/egress.h>
+#include <qbed/prefetch.h>
 #include <qbed/qlink.h>
 
 #include "qlink_agenda.h"
@@ -124,7 +124,7 @@ static void qlink_clock_arm(struct qlink_clock *clock, u64 now_ns)
 	if (!top)
 		return;
 	/* With many links the next end is cold: prefetch it while the clock idles. */
-	prefetch((void *)(top->owner & QLINK_OWNER_MASK));
+	qbed_prefetch((void *)(top->owner & QLINK_OWNER_MASK));
 	clock->armed_ns = top->time_ns;
 	time_travel_add_event_rel(&clock->event,
 				  top->time_ns > now_ns ? top->time_ns - now_ns : 0);

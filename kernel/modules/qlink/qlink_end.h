@@ -79,8 +79,8 @@ struct qlink_end {
 	struct inet_ehash_bucket *bucket;	/* socket of the next frame to arrive */
 	struct qlink_stats stats;
 	struct qlink_wire wire;
-	/* the end of what a deadline of a switch's end accesses */
 
+	/* not of every deadline */
 	u32 part;			/* of the other end, if it is cut */
 	u32 link_number;		/* the same in all parts */
 	struct qlink_hop local_hop;	/* neighbour of locally generated packets */

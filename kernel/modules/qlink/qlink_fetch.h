@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Prefetching. With a thousand nodes all cache lines that a frame needs at its
- * next stop, some thirty, were last used a thousand deadlines ago. Since the
+ * next stop, some eighty, were last used a thousand deadlines ago. Since the
  * agenda lists the following deadlines, their cache lines are prefetched while
  * others are processed, in steps that follow the pointers fetched by the
  * previous step.
@@ -18,77 +18,18 @@
 #include <net/inet_hashtables.h>
 #include <net/tcp.h>
 
-#include <qbed/prefetch.h>
-
 #include "qlink_agenda.h"
 #include "qlink_end.h"
+#include "qlink_lines.h"
 #include "qlink_route.h"
 
 #define QLINK_FETCH_STEPS 11u
 
-/* Ethernet, IPv4, and TCP with timestamps. */
-#define QLINK_HEADERS (ETH_HLEN + 20 + 32)
-
-static inline void qlink_prefetch(const void *begin, size_t length)
+/* The oldest unacknowledged packet, or NULL. */
+static const struct sk_buff *qlink_oldest_sent(const struct sock *sk)
 {
-	const char *line = PTR_ALIGN_DOWN((const char *)begin, L1_CACHE_BYTES);
-
-	for (; line < (const char *)begin + length; line += L1_CACHE_BYTES)
-		qbed_prefetch(line);
-}
-
-static inline void qlink_prefetch_skb(const struct sk_buff *skb)
-{
-	qlink_prefetch(skb, sizeof(*skb));
-}
-
-/* The page structures of a packet's head, which kfree() reads, in two steps. */
-static inline void qlink_fetch_head_page(const struct sk_buff *skb, bool second)
-{
-	qbed_prefetch(second ? virt_to_head_page(skb->head) : virt_to_page(skb->head));
-}
-
-/* Without the second line, which no packet uses. */
-static void qlink_prefetch_dev(const struct net_device *dev)
-{
-	qbed_prefetch(dev);
-	qbed_prefetch((const char *)dev + 2 * L1_CACHE_BYTES);
-	qbed_prefetch(&dev->nd_net);
-	qbed_prefetch(&dev->ptype_all);
-}
-
-static void qlink_prefetch_hop(const struct qlink_hop *hop)
-{
-	unsigned int i;
-
-	qbed_prefetch(hop->list);
-	for (i = 0; i < ARRAY_SIZE(hop->before) && hop->before[i]; i++) {
-		qbed_prefetch(hop->before[i]);
-		qbed_prefetch(&((const struct neighbour *)hop->before[i])->dev);
-	}
-	qlink_prefetch(hop->neighbour, 192);
-	qbed_prefetch(&((const struct neighbour *)hop->neighbour)->dev);
-}
-
-static void qlink_prefetch_dst(const struct dst_entry *dst)
-{
-	qbed_prefetch(dst);
-	qbed_prefetch(&((const struct rtable *)dst)->rt_genid);
-}
-
-/* Prefetches a TCP socket without the lines for multicast, listening and reordering. */
-static void qlink_prefetch_socket(const struct sock *sk)
-{
-	const struct inet_connection_sock *connection = inet_csk(sk);
-	const struct tcp_sock *tcp = tcp_sk(sk);
-
-	qlink_prefetch(sk, offsetof(struct sock, sk_cgrp_data));
-	qbed_prefetch(&inet_sk(sk)->inet_flags);
-	qbed_prefetch(&inet_sk(sk)->cork.fl);
-	qlink_prefetch(&connection->icsk_bind_hash,
-		       (const char *)&tcp->pacing_timer - (const char *)&connection->icsk_bind_hash);
-	qbed_prefetch(&tcp->high_seq);
-	qbed_prefetch(&tcp->mtu_probe);
+	return list_first_entry_or_null(&tcp_sk(sk)->tsorted_sent_queue, struct sk_buff,
+					tcp_tsorted_anchor);
 }
 
 /*
@@ -97,14 +38,15 @@ static void qlink_prefetch_socket(const struct sock *sk)
  */
 static void qlink_fetch_unacknowledged(const struct sock *sk, unsigned int depth)
 {
-	const struct list_head *sent = &tcp_sk(sk)->tsorted_sent_queue;
 	const struct rb_node *first = sk->tcp_rtx_queue.rb_node, *last = first;
+	const struct sk_buff *sent = qlink_oldest_sent(sk);
 	const struct rb_node *oldest, *newest;
 
-	if (!first || list_empty(sent))
+	if (!first || !sent)
 		return;
-	oldest = &list_entry(sent->next, struct sk_buff, tcp_tsorted_anchor)->rbnode;
-	newest = &list_entry(sent->prev, struct sk_buff, tcp_tsorted_anchor)->rbnode;
+	oldest = &sent->rbnode;
+	newest = &list_last_entry(&tcp_sk(sk)->tsorted_sent_queue, struct sk_buff,
+				  tcp_tsorted_anchor)->rbnode;
 	for (; depth; depth--) {
 		first = first ? first->rb_left : NULL;
 		last = last ? last->rb_right : NULL;
@@ -117,34 +59,40 @@ static void qlink_fetch_unacknowledged(const struct sock *sk, unsigned int depth
 	qbed_prefetch(newest);
 }
 
-/* The oldest unacknowledged packet, or NULL. */
-static const struct sk_buff *qlink_oldest_sent(const struct sock *sk)
-{
-	const struct list_head *sent = &tcp_sk(sk)->tsorted_sent_queue;
-
-	return list_empty(sent) ? NULL : list_first_entry(sent, struct sk_buff, tcp_tsorted_anchor);
-}
-
-/* Prefetches the packets that an acknowledgment frees and the one that is sent next. */
-static void qlink_fetch_sender_packets(const struct sock *sk, unsigned int depth)
+/* Prefetches the packet that an acknowledgment frees first, and its neighbours in the list. */
+static void qlink_fetch_freed(const struct sock *sk, unsigned int depth)
 {
 	const struct sk_buff *oldest = qlink_oldest_sent(sk);
-	const struct sk_buff *next = skb_peek(&sk->sk_write_queue);
 
-	if (oldest && !depth) {
+	if (!oldest)
+		return;
+	switch (depth) {
+	case 0:
 		qlink_prefetch_skb(oldest);
 		qbed_prefetch(&container_of(oldest, struct sk_buff_fclones, skb1)->fclone_ref);
 		qbed_prefetch(tcp_sk(sk)->tsorted_sent_queue.prev);
-	} else if (oldest && depth <= 2) {
+		break;
+	case 1:
 		qbed_prefetch(oldest->tcp_tsorted_anchor.next);
 		qbed_prefetch(skb_end_pointer(oldest));
-		qlink_fetch_head_page(oldest, depth == 2);
+		qlink_fetch_head_page(oldest, false);
+		break;
+	case 2:
+		qlink_fetch_head_page(oldest, true);
+		break;
 	}
-	if (next && !depth) {
-		qlink_prefetch(next, sizeof(struct sk_buff_fclones));
+}
+
+/* Prefetches the packet that is sent next. */
+static void qlink_fetch_unsent(const struct sock *sk, unsigned int depth)
+{
+	const struct sk_buff *next = skb_peek(&sk->sk_write_queue);
+
+	if (next && depth == 0) {
+		qbed_prefetch_range(next, sizeof(struct sk_buff_fclones));
 	} else if (next && depth == 1) {
-		qlink_prefetch(skb_end_pointer(next), 128);
-		qlink_prefetch(next->data - QLINK_HEADERS, QLINK_HEADERS);
+		qbed_prefetch_range(skb_end_pointer(next), 2 * QBED_LINE);
+		qbed_prefetch_range(next->data - QLINK_HEADERS, QLINK_HEADERS);
 		qbed_prefetch(next->next);
 	}
 }
@@ -154,61 +102,9 @@ static void qlink_fetch_sender(const struct sock *sk, unsigned int depth)
 {
 	if (!depth)
 		qlink_prefetch_dst(rcu_access_pointer(sk->sk_dst_cache));
-	qlink_fetch_sender_packets(sk, depth);
+	qlink_fetch_freed(sk, depth);
+	qlink_fetch_unsent(sk, depth);
 	qlink_fetch_unacknowledged(sk, depth);
-}
-
-/* Prefetches the per-device and per-namespace data that every IPv4 packet uses. */
-static void qlink_prefetch_node(const struct net_device *dev, struct net *net)
-{
-	const struct in_device *in_dev = rcu_access_pointer(dev->ip_ptr);
-
-	qbed_prefetch(dev->dev_addr);
-	qbed_prefetch(in_dev);
-	qbed_prefetch(&in_dev->cnf.data[IPV4_DEVCONF_RP_FILTER - 1]);
-	qbed_prefetch(&in_dev->cnf.data[IPV4_DEVCONF_NOPOLICY - 1]);
-	qbed_prefetch(&in_dev->cnf.data[IPV4_DEVCONF_ACCEPT_LOCAL - 1]);
-	qbed_prefetch(&net->mib);
-	qbed_prefetch(&net->ipv4.devconf_all);
-	qbed_prefetch(&net->ipv4.rt_genid);
-	qbed_prefetch(&net->ipv4.sysctl_ip_early_demux);
-	qbed_prefetch(&net->nf.hooks_ipv4[NF_INET_PRE_ROUTING]);
-	qbed_prefetch(&net->nf.hooks_ipv4[NF_INET_POST_ROUTING]);
-}
-
-static void qlink_prefetch_node_indirect(struct net *net)
-{
-	const struct ipstats_mib *mib = raw_cpu_ptr(net->mib.ip_statistics);
-
-	qbed_prefetch(&net->ipv4.devconf_all->data[IPV4_DEVCONF_NOPOLICY - 1]);
-	qbed_prefetch(&mib->mibs[IPSTATS_MIB_INPKTS]);
-	qbed_prefetch(&mib->mibs[IPSTATS_MIB_OUTPKTS]);
-	qbed_prefetch(&mib->mibs[IPSTATS_MIB_NOECTPKTS]);
-}
-
-/* Prefetches the per-namespace data that TCP uses. */
-static void qlink_prefetch_host(const struct net *net)
-{
-	qbed_prefetch(&net->loopback_dev);
-	qbed_prefetch(&net->hash_mix);
-	qbed_prefetch(&net->ipv4.sysctl_tcp_shrink_window);
-	qbed_prefetch(&net->ipv4.sysctl_tcp_l3mdev_accept);
-	qbed_prefetch(&net->ipv4.sysctl_tcp_comp_sack_nr);
-	qbed_prefetch(&net->ipv4.sysctl_tcp_pacing_ss_ratio);
-	qbed_prefetch(&net->ipv4.tcp_death_row);
-}
-
-static void qlink_prefetch_host_indirect(const struct net *net)
-{
-	const struct tcp_mib *tcp = raw_cpu_ptr(net->mib.tcp_statistics);
-	const struct linux_mib *linux_mib = raw_cpu_ptr(net->mib.net_statistics);
-
-	qbed_prefetch(&net->loopback_dev->nd_net);
-	qbed_prefetch(&tcp->mibs[TCP_MIB_INSEGS]);
-	qbed_prefetch(&linux_mib->mibs[LINUX_MIB_TCPHPACKS]);
-	qbed_prefetch(&linux_mib->mibs[LINUX_MIB_TCPRCVCOALESCE]);
-	qbed_prefetch(&linux_mib->mibs[LINUX_MIB_TCPORIGDATASENT]);
-	qbed_prefetch(&linux_mib->mibs[LINUX_MIB_TCPDELIVERED]);
 }
 
 /* A frame leaves the transmitter and the next one is dequeued. */
@@ -227,9 +123,9 @@ static void qlink_fetch_output(struct qlink_end *end, unsigned int step)
 	struct qbed_observer *observer = end->link.observer;
 
 	if (step == 0)
-		qlink_prefetch(end->dev->_tx, 192);
+		qbed_prefetch_range(end->dev->_tx, 3 * QBED_LINE);
 	else if (step == 1)
-		qlink_prefetch(qlink_qdisc(end), 256);
+		qbed_prefetch_range(qlink_qdisc(end), 4 * QBED_LINE);
 	else if (step == 2)
 		qbed_prefetch(qlink_qdisc(end)->q.tail);
 	if (!observer)
@@ -251,30 +147,30 @@ static const struct sock *qlink_throttled_sock(const struct sk_buff *skb)
 	return sk;
 }
 
-/* Prefetches what a socket's packet accesses when it leaves the transmitter. */
-static void qlink_prefetch_released(const struct sock *sk)
+/* Prefetches the node of @end, from which TCP sends, in two steps. */
+static void qlink_fetch_host(const struct qlink_end *end, bool second)
 {
-	qbed_prefetch(&sk->sk_state);
-	qbed_prefetch(&sk->sk_wmem_alloc);
-	qbed_prefetch(&sk->sk_tsq_flags);
-	qbed_prefetch(&sk->sk_protocol);
+	struct net *net = dev_net(end->dev);
+
+	if (second) {
+		qlink_prefetch_node_indirect(net);
+		qlink_prefetch_host_indirect(net);
+		qlink_prefetch_hop(&end->local_hop);
+	} else {
+		qlink_prefetch_node(end->dev, net);
+		qlink_prefetch_host(net);
+		qbed_prefetch_range(end, sizeof(*end));
+	}
 }
 
-static void qlink_fetch_throttled(struct qlink_end *end, const struct sock *sk, unsigned int step)
+static void qlink_fetch_throttled(const struct qlink_end *end, const struct sock *sk, unsigned int step)
 {
-	if (step == 3) {
+	if (step <= 4)
+		qlink_fetch_host(end, step == 4);
+	if (step == 3)
 		qlink_prefetch_socket(sk);
-		qbed_prefetch(&end->local_hop);
-		qlink_prefetch_node(end->dev, dev_net(end->dev));
-		qlink_prefetch_host(dev_net(end->dev));
-		return;
-	}
-	if (step == 4) {
-		qlink_prefetch_hop(&end->local_hop);
-		qlink_prefetch_node_indirect(dev_net(end->dev));
-		qlink_prefetch_host_indirect(dev_net(end->dev));
-	}
-	qlink_fetch_sender(sk, step - 4);
+	else
+		qlink_fetch_sender(sk, step - 4);
 }
 
 static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
@@ -304,11 +200,11 @@ static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 	case 5:
 		next = qlink_qdisc(end)->q.head;
 		if (next) {
-			qlink_prefetch(next->data + ETH_HLEN, sizeof(struct iphdr));
+			qbed_prefetch_range(next->data + ETH_HLEN, sizeof(struct iphdr));
 			qbed_prefetch(skb_end_pointer(next));
 		}
 		if (end->flight_tail)
-			qlink_prefetch(end->flight_tail->cb, 32);
+			qbed_prefetch_range(end->flight_tail->cb, 32);
 		break;
 	}
 }
@@ -349,12 +245,12 @@ static void qlink_fetch_route(struct qlink_route *cached, unsigned int step)
 		return;
 	switch (step) {
 	case 4:
-		qlink_prefetch(out, 192);
+		qlink_prefetch_end(out);
 		if (cached->rt)
 			qlink_prefetch_dst(&cached->rt->dst);
 		else
 			for (i = 0; i < ARRAY_SIZE(cached->lookup); i++)
-				qlink_prefetch(cached->lookup[i], 128);
+				qbed_prefetch_range(cached->lookup[i], 128);
 		break;
 	case 5:
 		qlink_prefetch_dev(out->dev);
@@ -398,50 +294,56 @@ static void qlink_fetch_socket(const struct sock *sk, unsigned int step)
 	qlink_fetch_sender(sk, step - 1);
 }
 
-/* A packet that @peer's node forwards. */
-static void qlink_fetch_forwarded(struct qlink_end *peer, const struct sk_buff *skb, unsigned int step)
+/* A packet that the node of @in forwards. */
+static void qlink_fetch_forwarded(const struct qlink_end *in, const struct sk_buff *skb, unsigned int step)
 {
 	const struct iphdr *ip = qlink_ip(skb);
+	struct qlink_route *cached = ip ? qlink_route_slot(in, ip->daddr) : NULL;
 
-	if (ip && qlink_route_slot(peer, ip->daddr)->daddr == ip->daddr)
-		qlink_fetch_route(qlink_route_slot(peer, ip->daddr), step);
+	if (step == 3)
+		qlink_prefetch_node(in->dev, dev_net(in->dev));
+	else if (step == 4)
+		qlink_prefetch_node_indirect(dev_net(in->dev));
+	if (cached && step == 3)
+		qbed_prefetch_range(cached, sizeof(*cached));
+	else if (cached && cached->daddr == ip->daddr)
+		qlink_fetch_route(cached, step);
 }
 
 /* A packet for the node of @end's peer, which may reply. */
 static void qlink_fetch_received(struct qlink_end *end, const struct sk_buff *skb, unsigned int step)
 {
 	struct qlink_end *peer = end->peer;
-	struct net *net = dev_net(peer->dev);
 	const struct iphdr *ip;
 	const struct sock *sk;
 
 	qlink_fetch_output(peer, step - 3);
 	switch (step) {
 	case 3:
+		end->bucket = NULL;
+		qlink_fetch_host(peer, false);
 		qlink_fetch_head_page(skb, false);
-		qlink_prefetch_host(net);
-		qlink_prefetch((const char *)peer + L1_CACHE_BYTES, sizeof(*peer) - L1_CACHE_BYTES);
-		return;
+		break;
 	case 4:
+		qlink_fetch_host(peer, true);
 		qlink_fetch_head_page(skb, true);
-		qlink_prefetch_host_indirect(net);
 		ip = qlink_ip(skb);
-		if (ip)
-			end->bucket = qlink_bucket(ip, net);
-		qbed_prefetch(end->bucket);
-		qlink_prefetch_hop(&peer->local_hop);
-		return;
+		if (ip) {
+			end->bucket = qlink_bucket(ip, dev_net(peer->dev));
+			qbed_prefetch(end->bucket);
+		}
+		break;
+	default:
+		sk = qlink_socket(end->bucket);
+		if (sk)
+			qlink_fetch_socket(sk, step - 5);
 	}
-	sk = qlink_socket(end->bucket);
-	if (sk)
-		qlink_fetch_socket(sk, step - 5);
 }
 
 static void qlink_fetch_arriving(struct qlink_end *end, unsigned int step)
 {
 	struct sk_buff *skb = end->flight_head;
 	struct qlink_end *peer = end->peer;
-	const struct iphdr *ip;
 
 	if (!peer)
 		return;
@@ -449,32 +351,21 @@ static void qlink_fetch_arriving(struct qlink_end *end, unsigned int step)
 	case 1:
 		qlink_prefetch_skb(skb);
 		qbed_prefetch(peer);
-		return;
+		break;
 	case 2:
-		qlink_prefetch(skb->data, QLINK_HEADERS);
+		qbed_prefetch_range(skb->data, QLINK_HEADERS);
 		qbed_prefetch(skb_end_pointer(skb));
 		qlink_prefetch_dev(peer->dev);
-		qbed_prefetch((const char *)peer->dev + 3 * L1_CACHE_BYTES);
+		qbed_prefetch((const char *)peer->dev + 3 * QBED_LINE);
 		qbed_prefetch(&peer->dev->ip_ptr);
 		qbed_prefetch(&peer->dev->dev_addr);
-		return;
-	case 3:
-		ip = qlink_ip(skb);
-		end->bucket = NULL;
-		qlink_prefetch_node(peer->dev, dev_net(peer->dev));
-		if (ip && peer->routes)
-			qlink_prefetch(qlink_route_slot(peer, ip->daddr), sizeof(struct qlink_route));
+		break;
+	default:
 		if (peer->routes)
-			return;
-		break;
-	case 4:
-		qlink_prefetch_node_indirect(dev_net(peer->dev));
-		break;
+			qlink_fetch_forwarded(peer, skb, step);
+		else
+			qlink_fetch_received(end, skb, step);
 	}
-	if (peer->routes)
-		qlink_fetch_forwarded(peer, skb, step);
-	else
-		qlink_fetch_received(end, skb, step);
 }
 
 static void qlink_fetch(struct qlink_agenda *agenda)
@@ -490,7 +381,7 @@ static void qlink_fetch(struct qlink_agenda *agenda)
 			continue;
 		end = (struct qlink_end *)(deadline->owner & QLINK_OWNER_MASK);
 		if (!step)
-			qlink_prefetch(end, 256);
+			qlink_prefetch_end(end);
 		else if (deadline->owner & QLINK_ARRIVED)
 			qlink_fetch_arriving(end, step);
 		else

@@ -12,10 +12,10 @@
 #ifndef _QLINK_HEAP_H
 #define _QLINK_HEAP_H
 
+#include <qbed/prefetch.h>
 #include <qbed/types.h>
 
 #define QLINK_HEAP_ARITY 4u
-#define QLINK_HEAP_LINE 64u
 
 struct qlink_deadline {
 	u64 time_ns;
@@ -44,7 +44,7 @@ static inline bool qlink_deadline_before(const struct qlink_deadline *a,
 /* True if the heap can hold deadlines of @owner: an address of a cache line, and the lowest bit. */
 static inline bool qlink_heap_holds(unsigned long owner)
 {
-	return !(owner & (QLINK_HEAP_LINE - 2)) && owner >> 37 == 0;
+	return !(owner & (QBED_LINE - 2)) && owner >> 37 == 0;
 }
 
 static inline unsigned __int128 qlink_heap_pack(const struct qlink_heap *heap,
@@ -52,7 +52,6 @@ static inline unsigned __int128 qlink_heap_pack(const struct qlink_heap *heap,
 {
 	u64 since_ns = deadline->time_ns - heap->base_ns;
 	u64 owner = deadline->owner >> 5 | (deadline->owner & 1);
-
 	return (unsigned __int128)(since_ns << 8 | deadline->sequence >> 32) << 64 |
 	       (deadline->sequence << 32 | owner);
 }
@@ -72,13 +71,13 @@ static inline struct qlink_deadline qlink_heap_unpack(const struct qlink_heap *h
 /* Bytes of memory for @capacity entries, to be passed to qlink_heap_move(). */
 static inline size_t qlink_heap_bytes(u32 capacity)
 {
-	return capacity * sizeof(unsigned __int128) + 2 * QLINK_HEAP_LINE;
+	return capacity * sizeof(unsigned __int128) + 2 * QBED_LINE;
 }
 
 /* Moves the entries to @memory. The root is the last entry of a line. */
 static inline void qlink_heap_move(struct qlink_heap *heap, void *memory, u32 capacity)
 {
-	unsigned long line = ((unsigned long)memory + QLINK_HEAP_LINE - 1) & -(unsigned long)QLINK_HEAP_LINE;
+	unsigned long line = ((unsigned long)memory + QBED_LINE - 1) / QBED_LINE * QBED_LINE;
 	unsigned __int128 *entries = (unsigned __int128 *)line + QLINK_HEAP_ARITY - 1;
 	u32 i;
 
@@ -104,14 +103,10 @@ static inline void qlink_heap_sift_up(struct qlink_heap *heap, u32 hole, unsigne
 /* Prefetches the children of all candidates of a level, which start at @from. */
 static inline void qlink_heap_prefetch(const struct qlink_heap *heap, u32 from)
 {
-	u32 to = from + QLINK_HEAP_ARITY * QLINK_HEAP_ARITY;
-	const char *line;
+	u32 count = QLINK_HEAP_ARITY * QLINK_HEAP_ARITY;
 
-	if (to > heap->used)
-		return;
-	for (line = (const char *)&heap->entries[from];
-	     line < (const char *)&heap->entries[to]; line += QLINK_HEAP_LINE)
-		__builtin_prefetch(line, 0, 2);
+	if (from + count <= heap->used)
+		qbed_prefetch_range(&heap->entries[from], count * sizeof(*heap->entries));
 }
 
 static inline void qlink_heap_sift_down(struct qlink_heap *heap, u32 hole, unsigned __int128 entry)

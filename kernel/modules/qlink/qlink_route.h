@@ -41,7 +41,7 @@ static inline const struct iphdr *qlink_ip(const struct sk_buff *skb)
 }
 
 /* Addresses that are 1, 2, 4 or 256 apart map to different slots. */
-static inline struct qlink_route *qlink_route_slot(struct qlink_end *end, __be32 to)
+static inline struct qlink_route *qlink_route_slot(const struct qlink_end *end, __be32 to)
 {
 	u32 address = ntohl(to);
 

@@ -261,20 +261,18 @@ static void qtap_prefetch(struct qbed_observer *observer, bool second)
 {
 	const struct qtap *tap = container_of(observer, struct qtap, observer);
 	const struct qtap_occupancy *occupancy = &tap->occupancy;
-	const char *line = (const char *)tap;
 
-	BUILD_BUG_ON(offsetofend(struct qtap, occupancy.params.bounds) > QTAP_LINES * L1_CACHE_BYTES);
+	BUILD_BUG_ON(offsetofend(struct qtap, occupancy.params.bounds) > QTAP_LINES * QBED_LINE);
 	if (!second) {
-		for (; line < (const char *)tap + QTAP_LINES * L1_CACHE_BYTES; line += L1_CACHE_BYTES)
-			qbed_prefetch(line);
+		qbed_prefetch_range(tap, QTAP_LINES * QBED_LINE);
 		return;
 	}
 	if (occupancy->bins)
 		qbed_prefetch(&occupancy->histogram[occupancy->bytes / occupancy->params.bin_bytes]);
-	if (occupancy->params.interval_ns) {
+	if (occupancy->params.interval_ns)
 		qbed_prefetch(&occupancy->open);
+	if (occupancy->params.bounds)
 		qbed_prefetch(&occupancy->since_bound);
-	}
 }
 
 /* Egress hook of a P4 switch, at the instant at which the packet was dequeued. */

@@ -60,7 +60,7 @@ struct qtap_occupancy {
 	u32 bins_used;
 	u32 bounds_passed;
 	struct qtap_occupancy_params params;
-	/* what follows its third field is accessed only with samples and bounds */
+	/* params.bounds is the last that is accessed without samples and bounds */
 
 	u64 edge_ns;		/* end of the open interval */
 	struct qtap_integral open;	/* of the open interval */
