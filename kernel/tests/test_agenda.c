@@ -170,6 +170,19 @@ static void holds_only_what_it_can_pack(void)
 	EXPECT(!qlink_heap_holds(2));
 }
 
+static void a_later_time_is_the_last(void)
+{
+	struct qlink_heap heap = { .base_ns = 7 };
+	struct qlink_deadline last = { .time_ns = 7 + QLINK_HEAP_LAST_NS, .sequence = 5, .owner = QBED_LINE + 1 };
+	struct qlink_deadline later = last;
+
+	EXPECT_EQUAL(qlink_heap_unpack(&heap, qlink_heap_pack(&heap, &last)).time_ns, last.time_ns);
+	later.time_ns++;
+	EXPECT(qlink_heap_pack(&heap, &later) == qlink_heap_pack(&heap, &last));
+	later.time_ns = U64_MAX;
+	EXPECT(qlink_heap_pack(&heap, &later) == qlink_heap_pack(&heap, &last));
+}
+
 int main(void)
 {
 	static const u32 sizes[] = { 1, 2, 5, 15, 16, 17, 18, 64, 300 };
@@ -183,6 +196,7 @@ int main(void)
 	}
 	moves_to_other_memory();
 	holds_only_what_it_can_pack();
+	a_later_time_is_the_last();
 	same_instant_runs_in_order_of_creation();
 	return PASS();
 }

@@ -16,6 +16,7 @@
 #include <qbed/types.h>
 
 #define QLINK_HEAP_ARITY 4u
+#define QLINK_HEAP_LAST_NS ((1ull << 56) - 1)	/* after base_ns; later deadlines are at this time */
 
 struct qlink_deadline {
 	u64 time_ns;
@@ -52,6 +53,9 @@ static inline unsigned __int128 qlink_heap_pack(const struct qlink_heap *heap,
 {
 	u64 since_ns = deadline->time_ns - heap->base_ns;
 	u64 owner = deadline->owner >> 5 | (deadline->owner & 1);
+
+	if (unlikely(since_ns > QLINK_HEAP_LAST_NS))
+		since_ns = QLINK_HEAP_LAST_NS;
 	return (unsigned __int128)(since_ns << 8 | deadline->sequence >> 32) << 64 |
 	       (deadline->sequence << 32 | owner);
 }
