@@ -111,8 +111,9 @@ def serve(pipe: Connection, task: Task, cores: Collection[int], parent: int) -> 
     pa.set_io_thread_count(1)
     worker = Worker(task)
     try:
-        while True:
-            pipe.send(worker.run(int(pipe.recv()), pipe))
+        with substrate(task.on).many_cells():
+            while True:
+                pipe.send(worker.run(int(pipe.recv()), pipe))
     except (EOFError, BrokenPipeError):
         signal.signal(signal.SIGTERM, ignore)  # nothing is left to tidy up
 

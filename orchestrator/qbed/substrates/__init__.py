@@ -262,6 +262,9 @@ class Substrate(Protocol):
     def inputs(self) -> Inputs | None:
         """The inputs of cells besides their plans; None if results do not repeat."""
 
+    def many_cells(self) -> AbstractContextManager[None]:
+        """The context of a process that runs many cells: memory of a cell that ended may serve the next."""
+
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Cell:
         """Prepare a cell in `folder`, which holds `plan.json`. Raise `QbedError` if it cannot run here."""
 

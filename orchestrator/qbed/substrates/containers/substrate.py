@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +39,9 @@ class ContainersSubstrate:
         if not roles <= set(self._images):
             self._images.update(images(roles, build=True))
         return self._images
+
+    def many_cells(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> ContainersCell:
         placement = place(plan, self.machine, dilation)

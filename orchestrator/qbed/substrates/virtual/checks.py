@@ -18,7 +18,7 @@ from qbed.substrates.toolchain import ToolchainError, find_toolchain
 from qbed.substrates.toolchain_files import all_damaged_files
 from qbed.substrates.virtual.cell import VirtualCell
 from qbed.substrates.virtual.confinement import FILTERED, SIGNALS, landlock_version
-from qbed.substrates.virtual.guest import memory_folder
+from qbed.substrates.virtual.guest_memory import memory_folder
 from qbed.substrates.virtual.machine import has_huge_pages, xstate_bytes
 
 MEMORY_BYTES = 512 << 20

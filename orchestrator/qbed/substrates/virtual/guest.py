@@ -30,6 +30,7 @@ from qbed.substrates.command_line import GATE_FD, guest_arguments
 from qbed.substrates.lines import LineReader, encode
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.confinement import ruleset
+from qbed.substrates.virtual.guest_memory import GuestMemory, guest_memory
 from qbed.substrates.virtual.provision import TOOLS, has_programs, provide, readable_paths
 from qbed.substrates.virtual.turns import long_turns
 
@@ -64,7 +65,7 @@ def command_line(
 ) -> list[str]:
     """The guest's command line: a function of the plan, but for the kernel's path, which the guest does not see."""
     arguments = guest_arguments(
-        memory_bytes=guest_memory(plan, part),
+        memory_bytes=memory_bytes(plan, part),
         seed=plan.seed if part is None else part.seed(plan.seed),
         agent=f"/proc/self/cwd/{TOOLS}/qbed-agent",
         modules=f"/mnt/{TOOLS}/modules",
@@ -77,7 +78,7 @@ def command_line(
     return [str(kernel), *arguments, *without, *shared, "--", mode]
 
 
-def guest_memory(plan: Plan, part: PartOfLab | None) -> int:
+def memory_bytes(plan: Plan, part: PartOfLab | None) -> int:
     """Memory of a guest that runs a part, or all of the lab."""
     return plan.memory_bytes * (plan.part_count if part is None else 1)
 
@@ -94,17 +95,6 @@ def _sets_ipv6(sysctls: dict[str, str]) -> bool:
     """Whether a node's sysctls use IPv6. The plan of an IPv4 lab disables it on every node, which does not count."""
     ipv6 = {name: value for name, value in sysctls.items() if name.startswith("net/ipv6/")}
     return any(value != "1" or not name.endswith("/disable_ipv6") for name, value in ipv6.items())
-
-
-def memory_folder(needed: int) -> Path | None:
-    """A folder for the guest's memory file: mapped executable, it may grow to `needed` bytes. None: none fits."""
-    for folder in (Path("/dev/shm"), Path("/tmp"), Path("/var/tmp")):
-        with suppress(OSError):
-            status = os.statvfs(folder)
-            room = status.f_bavail * status.f_frsize
-            if os.access(folder, os.W_OK) and not status.f_flag & os.ST_NOEXEC and room >= needed:
-                return folder
-    return None
 
 
 class Guest:
@@ -190,42 +180,49 @@ def boot(
 
     `seen`: folders of the machine that it may read, besides programs.
     """
-    needed = guest_memory(plan, part)
-    place = memory_folder(needed)
-    if place is None:
-        size = f"{needed >> 20} MB"
-        raise CellError(
-            f"no place for the guest's memory: /dev/shm, /tmp and /var/tmp have no {size} free or are mounted noexec"
-        )
-    tools = provide(toolchain, folder, plan, seen)
-    (folder / "out").mkdir(exist_ok=True)
+    with guest_memory(memory_bytes(plan, part)) as memory:
+        tools = provide(toolchain, folder, plan, seen)
+        (folder / "out").mkdir(exist_ok=True)
+        with ruleset(folder, readable_paths(toolchain, plan, mode, seen)) as rules:
+            guest = _start(toolchain.kernel, folder, plan, mode, memory, rules, part)
+        try:
+            yield guest
+        finally:
+            guest.end()
+            shutil.rmtree(tools, ignore_errors=True)
+
+
+def _start(
+    kernel: Path,
+    folder: Path,
+    plan: Plan,
+    mode: Literal["cell", "lab"],
+    memory: GuestMemory,
+    rules: int,
+    part: PartOfLab | None,
+) -> Guest:
     host_end, guest_end = socket.socketpair()
     gate_fd = fcntl.fcntl(guest_end.fileno(), fcntl.F_DUPFD_CLOEXEC, GATE_FD)
     try:
-        with (
-            (folder / "console.log").open("wb") as console,
-            ruleset(folder, readable_paths(toolchain, plan, mode, seen)) as rules,
-            _child_settings(part),
-        ):
+        with (folder / "console.log").open("wb") as console, _child_settings(part):
             process = subprocess.Popen(
-                command_line(toolchain.kernel, plan, mode, gate_fd, rules, part),
+                command_line(kernel, plan, mode, gate_fd, rules, part),
                 cwd=folder,
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR": str(place)},
+                env={
+                    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+                    "TMPDIR": str(memory.folder),
+                    "MEMORY_FD": str(memory.descriptor),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
-                pass_fds=(gate_fd, rules, *([] if part is None else [part.memory_fd])),
+                pass_fds=(gate_fd, rules, memory.descriptor, *([] if part is None else [part.memory_fd])),
                 start_new_session=True,
             )
     except OSError as error:
         host_end.close()
-        raise CellError(f"the guest's kernel cannot be started: {error.strerror}: {toolchain.kernel}") from error
+        raise CellError(f"the guest's kernel cannot be started: {error.strerror}: {kernel}") from error
     finally:
         os.close(gate_fd)
         guest_end.close()
-    guest = Guest(process, host_end)
-    try:
-        yield guest
-    finally:
-        guest.end()
-        shutil.rmtree(tools, ignore_errors=True)
+    return Guest(process, host_end)

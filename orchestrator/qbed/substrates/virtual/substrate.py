@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from qbed.substrates.toolchain import Toolchain, ToolchainError, find_toolchain
 from qbed.substrates.virtual import NAME, checks, provision, session
 from qbed.substrates.virtual.cell import VirtualCell
 from qbed.substrates.virtual.divided import DividedCell
+from qbed.substrates.virtual.guest_memory import kept_memory
 from qbed.substrates.virtual.inputs import VirtualInputs
 
 
@@ -41,6 +43,9 @@ class VirtualSubstrate:
 
     def _tools_for(self, plan: Plan) -> Toolchain:
         return self._tools if plan.kernel is None else self._tools_of(plan.kernel)
+
+    def many_cells(self) -> AbstractContextManager[None]:
+        return kept_memory()
 
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Cell:
         kind = DividedCell if plan.parts else VirtualCell

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,9 @@ class Replay:
     clock: Clock = "virtual"
     cells_at_once: int | None = None
     inputs: Inputs | None = None
+
+    def many_cells(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> RecordedCell:
         for work in sorted(self.recorded.glob("cells/*/work")):
