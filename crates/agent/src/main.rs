@@ -148,6 +148,7 @@ const PART_VARIABLE: &str = "QBED_PART";
 
 fn run_guest(name: &str) -> Result<i64> {
     let mode = mode(name)?;
+    boot::map_pages_at_once()?;
     boot::mount_filesystems(files::CELL)?;
     let (plan, place) = read_plan()?;
     let placement = match std::env::var(PART_VARIABLE) {
