@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from qbed.substrates.virtual.guest_memory import MEMORY_FD, kept_memory
+from qbed.substrates.virtual import guest_memory
+from qbed.substrates.virtual.guest_memory import kept_memory
 
 LAB = """
 name: memory
@@ -33,23 +33,14 @@ def test_results_do_not_depend_on_the_content_of_kept_memory(run_cell: Callable[
     with kept_memory():
         assert run_cell(lab).digest() == reference.digest()
         for _ in range(2):
-            files = _kept_files()
+            files = [memory.descriptor for memory in guest_memory._kept]
             assert len(files) == (2 if lab is PARTS else 1)
             for file in files:
                 _fill_with_noise(file)
+            inodes = {os.fstat(file).st_ino for file in files}
             assert run_cell(lab).digest() == reference.digest()
-        assert [os.fstat(file).st_ino for file in _kept_files()] == [os.fstat(file).st_ino for file in files]
-    assert not _kept_files()
-
-
-def _kept_files() -> list[int]:
-    """The descriptors of guests' memory in this process."""
-    descriptors = [path for path in Path("/proc/self/fd").iterdir() if int(path.name) >= MEMORY_FD]
-    return sorted(int(path.name) for path in descriptors if _is_memory(str(path.readlink())))
-
-
-def _is_memory(file: str) -> bool:
-    return file.startswith(("/dev/shm/", "/tmp/", "/var/tmp/")) and file.endswith("(deleted)")
+            assert {os.fstat(memory.descriptor).st_ino for memory in guest_memory._kept} == inodes
+    assert not guest_memory._kept
 
 
 def _fill_with_noise(file: int) -> None:

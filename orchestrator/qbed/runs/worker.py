@@ -105,13 +105,14 @@ def serve(pipe: Connection, task: Task, cores: Collection[int], parent: int) -> 
     raise_on(signal.SIGTERM, SystemExit, 143, once=True)
     if not end_with_parent(parent, signal.SIGKILL):
         return
-    if substrate(task.on).cells_at_once is None:  # elsewhere a cell has more than a core
+    on = substrate(task.on)
+    if on.cells_at_once is None:  # elsewhere a cell has more than a core
         os.sched_setaffinity(0, cores)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    worker = Worker(task)
+    worker = Worker(task, on)
     try:
-        with substrate(task.on).many_cells():
+        with on.many_cells():
             while True:
                 pipe.send(worker.run(int(pipe.recv()), pipe))
     except (EOFError, BrokenPipeError):

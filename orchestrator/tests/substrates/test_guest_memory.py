@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -66,9 +67,21 @@ def test_guests_at_the_same_time_have_different_memory() -> None:
     with kept_memory():
         for _ in range(3):
             with ExitStack() as stack:
-                files = [stack.enter_context(guest_memory(MB)).descriptor for _ in range(3)]
+                files = [stack.enter_context(guest_memory(MB, 3)).descriptor for _ in range(3)]
                 assert len(set(files)) == 3
             assert {memory.descriptor for memory in module._kept} == set(files)
+
+
+def test_no_more_memory_is_kept_than_a_cell_has_guests() -> None:
+    with kept_memory():
+        with ExitStack() as stack:
+            for _ in range(4):
+                stack.enter_context(guest_memory(MB, 4))
+        assert len(module._kept) == 4
+        with guest_memory(MB, 2):
+            assert len(module._kept) == 1
+        _inode()
+        assert len(module._kept) == 1
 
 
 def test_memory_is_kept_after_an_error() -> None:
@@ -83,24 +96,28 @@ def test_memory_that_cannot_grow_is_replaced(folders: tuple[Path, Path], monkeyp
     with kept_memory():
         with guest_memory(MB) as memory:
             os.pwrite(memory.descriptor, bytes(2 * MB), 0)
-        status = os.statvfs(folders[0])
-        full = os.statvfs_result([*status[:4], 0, *status[5:10], status.f_fsid])
-        monkeypatch.setattr(os, "fstatvfs", lambda _: full)
-        with guest_memory(MB) as same:
-            assert same is memory
+        usage = shutil.disk_usage(folders[0])
+        with monkeypatch.context() as full:
+            full.setattr(shutil, "disk_usage", lambda _: usage._replace(free=0))
+            with guest_memory(2 * MB) as same:
+                assert same is memory
+            with pytest.raises(CellError), guest_memory(16 * MB):
+                pass
+        with guest_memory(MB) as memory:
+            os.pwrite(memory.descriptor, bytes(2 * MB), 0)
+        monkeypatch.setattr(
+            shutil, "disk_usage", lambda place: usage._replace(free=0 if isinstance(place, int) else usage.free)
+        )
         with guest_memory(16 * MB) as other:
             assert other is not memory
             assert os.fstat(other.descriptor).st_blocks == 0
 
 
 def test_a_folder_without_room_is_not_used(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    statvfs = os.statvfs
-
-    def full(path: Path) -> os.statvfs_result:
-        status = statvfs(path)
-        return os.statvfs_result([*status[:4], 0 if path == folders[0] else status[4], *status[5:10], status.f_fsid])
-
-    monkeypatch.setattr(os, "statvfs", full)
+    usage = shutil.disk_usage(folders[0])
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda place: usage._replace(free=0 if place == folders[0] else usage.free)
+    )
     with guest_memory(MB) as memory:
         assert memory.folder == folders[1]
 

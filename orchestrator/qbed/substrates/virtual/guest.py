@@ -180,7 +180,7 @@ def boot(
 
     `seen`: folders of the machine that it may read, besides programs.
     """
-    with guest_memory(memory_bytes(plan, part)) as memory:
+    with guest_memory(memory_bytes(plan, part), 1 if part is None else plan.part_count) as memory:
         tools = provide(toolchain, folder, plan, seen)
         (folder / "out").mkdir(exist_ok=True)
         with ruleset(folder, readable_paths(toolchain, plan, mode, seen)) as rules:

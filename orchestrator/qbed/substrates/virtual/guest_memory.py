@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -32,8 +33,7 @@ class GuestMemory:
 
     def fits(self, needed: int) -> bool:
         """Whether the file may take `needed` bytes, with those that it has."""
-        status = os.fstatvfs(self.descriptor)
-        return status.f_bavail * status.f_frsize + 512 * os.fstat(self.descriptor).st_blocks >= needed
+        return shutil.disk_usage(self.descriptor).free + 512 * os.fstat(self.descriptor).st_blocks >= needed
 
 
 _kept: list[GuestMemory] = []
@@ -44,9 +44,8 @@ def memory_folder(needed: int) -> Path | None:
     """A folder for a guest's memory: mapped executable, it may grow to `needed` bytes. None: none fits."""
     for folder in _FOLDERS:
         with suppress(OSError):
-            status = os.statvfs(folder)
-            room = status.f_bavail * status.f_frsize
-            if os.access(folder, os.W_OK) and not status.f_flag & os.ST_NOEXEC and room >= needed:
+            is_executable = not os.statvfs(folder).f_flag & os.ST_NOEXEC
+            if os.access(folder, os.W_OK) and is_executable and shutil.disk_usage(folder).free >= needed:
                 return folder
     return None
 
@@ -55,8 +54,8 @@ def memory_folder(needed: int) -> Path | None:
 def kept_memory() -> Iterator[None]:
     """Keep the memory of guests that end for the next ones, until the end of this context.
 
-    A guest reduces a file to its own size, so a process has no more memory than its cells need, and between two cells
-    that of the first.
+    A guest sets its file's size to its own, and files that a cell has no guest for are closed, so a process never has
+    more memory than one cell needs.
     """
     scope = object()
     _scopes.append(scope)
@@ -69,14 +68,12 @@ def kept_memory() -> Iterator[None]:
 
 
 @contextmanager
-def guest_memory(needed: int) -> Iterator[GuestMemory]:
-    """The memory of a guest that needs so many bytes, until it has ended. CellError."""
-    memory = _kept.pop() if _kept else None
-    if memory is not None and not memory.fits(needed):
-        os.close(memory.descriptor)
+def guest_memory(needed: int, guests: int = 1) -> Iterator[GuestMemory]:
+    """The memory of a guest that needs so many bytes, until it has ended. CellError. `guests`: of its cell."""
+    _release(but=guests)
+    if _kept and not _kept[-1].fits(needed):
         _release()
-        memory = None
-    memory = memory or _open(needed)
+    memory = _kept.pop() if _kept else _open(needed)
     try:
         yield memory
     finally:
@@ -97,7 +94,7 @@ def _open(needed: int) -> GuestMemory:
         return GuestMemory(folder, fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, MEMORY_FD))
 
 
-def _release() -> None:
-    """Return the memory that is kept to the machine."""
-    while _kept:
+def _release(but: int = 0) -> None:
+    """Return the memory that is kept to the machine, but for so many files."""
+    while len(_kept) > but:
         os.close(_kept.pop().descriptor)
