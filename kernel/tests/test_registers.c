@@ -95,6 +95,25 @@ static void all_registers(void)
 	end(pid);
 }
 
+/* A result that restarts a call is written with the call's number. */
+static void restarts(void)
+{
+	unsigned long gp[UM_REGISTERS];
+	pid_t pid = stopped_process();
+	unsigned long error;
+
+	for (error = 511; error <= 517; error++) {
+		EXPECT_EQUAL(um_registers_get(pid, gp), 0);
+		gp[UM_CALL] = 0;
+		EXPECT_EQUAL(um_registers_put(pid, gp), 0);
+		EXPECT_EQUAL(um_registers_get(pid, gp), 0);
+		gp[UM_CALL] = -1;
+		gp[UM_RESULT] = -error;
+		put(pid, gp, error == 511 || error == 517 ? PTRACE_POKEUSER : PTRACE_SETREGS);
+	}
+	end(pid);
+}
+
 /* Registers that were changed elsewhere, written twice, or of another process are written whole. */
 static void unknown_registers(void)
 {
@@ -121,6 +140,7 @@ int main(void)
 {
 	results_alone();
 	all_registers();
+	restarts();
 	unknown_registers();
 	return PASS();
 }
