@@ -127,3 +127,11 @@ def test_loopback_traffic_is_not_counted_twice(run_cell: Callable[..., CellOutpu
     numbers = dict(record["numbers"])
     assert numbers["sent"] == numbers["received"] > 100_000  # in more than one packet of 64 KB
     assert (row["status"], row["contradictions"]) == ("complete", [])
+
+
+def test_memory_of_the_agent_is_mapped_at_once_and_not_that_of_programs(running_lab: Callable[..., Any]) -> None:
+    with running_lab(LAB) as lab:
+        status, output = lab.run("h1", "grep", "-h", "VmLck", "/proc/1/status", "/proc/self/status")
+    assert status == 0
+    agent_kb, program_kb = (int(line.split()[1]) for line in output.splitlines())
+    assert agent_kb > 1000 and program_kb == 0
