@@ -199,30 +199,68 @@ static struct sk_buff *qlink_cut_skb(const struct qlink_cut_frame *frame, u32 co
 	return skb;
 }
 
+/* Frames of a batch whose cache lines are prefetched together. */
+#define QLINK_CUT_TOGETHER 16u
+
+struct qlink_cut_arrival {
+	const struct qlink_cut_frame *frame;
+	struct qlink_end *stub;
+	u32 copied;
+};
+
+/* Lists the frames from @frames on, and prefetches their stubs. Returns their bytes. */
+static u32 qlink_cut_list(const char *frames, u32 used, struct qlink_cut_arrival *arrivals, u32 *count)
+{
+	u32 at = 0;
+
+	for (*count = 0; *count < QLINK_CUT_TOGETHER && at < used; ++*count) {
+		struct qlink_cut_arrival *arrival = &arrivals[*count];
+
+		arrival->frame = (const void *)(frames + at);
+		arrival->copied = qlink_cut_copied(arrival->frame);
+		arrival->stub = xa_load(&qlink_stubs, arrival->frame->link);
+		if (arrival->stub)
+			qbed_prefetch(&arrival->stub->flight_head);
+		at += qlink_cut_size(arrival->frame->fragments, arrival->copied);
+	}
+	return at;
+}
+
+static void qlink_cut_arrive(const struct qlink_cut_arrival *arrival, u32 part,
+			     void (*arrive)(struct qlink_end *stub, struct sk_buff *skb,
+					    u64 arrival_ns))
+{
+	u64 arrival_ns = time_travel_from_common(arrival->frame->arrival_ns);
+	u32 link = arrival->frame->link;
+	struct sk_buff *skb;
+
+	skb = arrival->stub ? qlink_cut_skb(arrival->frame, arrival->copied) : NULL;
+	if (!skb)
+		panic("qlink: a frame of part %u for link %u: no %s", part, link,
+		      arrival->stub ? "memory" : "such link");
+	if (arrival_ns < time_travel_now())
+		panic("qlink: a frame of part %u for link %u is late", part, link);
+	arrive(arrival->stub, skb, arrival_ns);
+}
+
 /* Calls @arrive for each frame that is due, in the order of parts and of sending. */
 static void qlink_cut_receive(void (*arrive)(struct qlink_end *stub, struct sk_buff *skb,
 					     u64 arrival_ns))
 {
-	unsigned int part, used, at;
+	struct qlink_cut_arrival arrivals[QLINK_CUT_TOGETHER];
+	unsigned int part, used, at, count, i;
 
 	for (part = 0; part < time_travel_parts(); part++) {
 		const char *frames = time_travel_received(part, &used);
 
 		for (at = 0; at < used;) {
-			const struct qlink_cut_frame *frame = (const void *)(frames + at);
-			struct qlink_end *stub = xa_load(&qlink_stubs, frame->link);
-			u64 arrival_ns = time_travel_from_common(frame->arrival_ns);
-			u32 copied = qlink_cut_copied(frame);
-			struct sk_buff *skb = stub ? qlink_cut_skb(frame, copied) : NULL;
-
-			at += qlink_cut_size(frame->fragments, copied);
-			if (!skb)
-				panic("qlink: a frame of part %u for link %u: no %s", part,
-				      frame->link, stub ? "memory" : "such link");
-			if (arrival_ns < time_travel_now())
-				panic("qlink: a frame of part %u for link %u is late", part,
-				      frame->link);
-			arrive(stub, skb, arrival_ns);
+			at += qlink_cut_list(frames + at, used - at, arrivals, &count);
+			for (i = 0; i < count; i++) {
+				if (arrivals[i].stub && arrivals[i].stub->flight_tail)
+					qbed_prefetch_range(arrivals[i].stub->flight_tail->cb, 32);
+			}
+			for (i = 0; i < count; i++)
+				qlink_cut_arrive(&arrivals[i], part, arrive);
 		}
 	}
 }

@@ -173,6 +173,14 @@ static void qlink_fetch_throttled(const struct qlink_end *end, const struct sock
 		qlink_fetch_sender(sk, step - 4);
 }
 
+/* Prefetches what is copied of a frame for another part, and freed then. */
+static void qlink_fetch_copied(const struct sk_buff *skb)
+{
+	qbed_prefetch_range(skb->data, QLINK_HEADERS);
+	qbed_prefetch(skb_end_pointer(skb));
+	qlink_fetch_head_page(skb, false);
+}
+
 static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 {
 	const struct sk_buff *skb = end->serializing, *next;
@@ -191,6 +199,12 @@ static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 	case 2:
 		if (skb->sk)
 			qlink_prefetch_released(skb->sk);
+		if (end->is_cut)
+			qlink_fetch_copied(skb);
+		break;
+	case 3:
+		if (end->is_cut)
+			qlink_fetch_head_page(skb, true);
 		break;
 	case 4:
 		next = qlink_qdisc(end)->q.head;
