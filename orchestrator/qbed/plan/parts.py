@@ -4,10 +4,10 @@
 A unit is never divided: a switch with the hosts that only it connects, and nodes with a link of no delay between them.
 Units with hosts are taken in the order of a breadth-first search, so that neighbours stay together, and cut where the
 sum of their loads reaches the next part's share. Switches without hosts, such as the spines of a Clos, follow: each
-goes to the part with the least load, or, where that makes no difference, with the most of its neighbours. Where there
-are too few such units (a star), hosts are units of their own, and the heaviest unit goes to the part with the least
-load. The load of a node is the sum of the rates of its link ends, to which its expected packets are proportional; that
-of a host is `HOST_WEIGHT / SWITCH_WEIGHT` times as much.
+goes to the part with the most of its neighbours, of those whose share of the whole load it does not exceed, and
+otherwise to the part with the least load. Where there are too few such units (a star), hosts are units of their own,
+and the heaviest unit goes to the part with the least load. The load of a node is the sum of the rates of its link ends,
+to which its expected packets are proportional; that of a host is `HOST_WEIGHT / SWITCH_WEIGHT` times as much.
 
 A frame needs at least the least delay of the cut links to the other part: so far the parts can run ahead of each other.
 """
@@ -82,6 +82,7 @@ def _neighbours_together(units: Sequence[Unit], links: Sequence[Link], parts: in
     loads = [0] * parts
     order = [number for number in _breadth_first(neighbours) if units[number].has_hosts]
     total, done = sum(units[number].load for number in order), 0
+    everything = sum(unit.load for unit in units)
     for number in order:
         part = min((2 * done + units[number].load) * parts // max(1, 2 * total), parts - 1)
         part_of[number] = part
@@ -93,7 +94,12 @@ def _neighbours_together(units: Sequence[Unit], links: Sequence[Link], parts: in
             for neighbour, count in neighbours[number].items():
                 if neighbour in part_of:
                     near[part_of[neighbour]] += count
-            part_of[number] = part = min(range(parts), key=lambda part: (loads[part], -near[part], part))
+            fitting = [part for part in range(parts) if (loads[part] + unit.load) * parts <= everything]
+            if fitting:
+                part = min(fitting, key=lambda part: (-near[part], loads[part], part))
+            else:
+                part = min(range(parts), key=lambda part: (loads[part], -near[part], part))
+            part_of[number] = part
             loads[part] += unit.load
     if not all(loads):  # fewer units with hosts than parts
         return _heaviest_first(units, parts)

@@ -55,6 +55,20 @@ def test_a_large_clos_is_balanced(tmp_path: Path) -> None:
         assert max(loads(plan)) * parts < 1.1
 
 
+def test_switches_without_hosts_are_in_the_part_of_their_pod(tmp_path: Path) -> None:
+    pods = [f"{{ends: [h{2 * leaf - 1}..h{2 * leaf}, leaf{leaf}]}}" for leaf in range(1, 5)]
+    pods += [f"{{ends: [leaf{first}..leaf{first + 1}, pod{pod}]}}" for first in (1, 3) for pod in (first, first + 1)]
+    nodes = "h1..h8: host, leaf1..leaf4: switch, pod1..pod4: switch"
+    plan = divided(tmp_path, f"{{explicit: {{nodes: {{{nodes}}}, links: [{', '.join(pods)}]}}}}", 2)
+    assert cut_links(plan) == [] and loads(plan) == [0.5, 0.5]
+    cores = ", ".join([*pods, "{ends: [pod1..pod4, core1]}", "{ends: [pod1..pod4, core2]}"])
+    plan = divided(tmp_path, f"{{explicit: {{nodes: {{{nodes}, core1..core2: switch}}, links: [{cores}]}}}}", 2)
+    cut = [plan.links[index] for index in cut_links(plan)]
+    assert len(cut) == 4
+    assert all(plan.nodes[link.b.node].name.startswith("core") for link in cut)
+    assert loads(plan) == [0.5, 0.5]
+
+
 def test_the_switch_of_a_star_has_two_sevenths_of_the_load_of_its_hosts(tmp_path: Path) -> None:
     plan = divided(tmp_path, "{star: {hosts: 98}}", 2)
     switch = next(i for i, node in enumerate(plan.nodes) if node.kind == "switch")
