@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab in two parts, on two cores and on one, against the undivided lab: 200 and 1,000 nodes, and a star of 1,000."""
+"""A lab in two parts, on two cores and on one, against the undivided lab: 200 and 1,000 nodes, and a star of 1,000.
+
+The limit is a lab of two halves without a link between them, which has as many links, flows and packet-hops.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ import time
 from contextlib import ExitStack
 
 from bench.harness import Cell, Cost, Figure, allowed, cores, measured, smallest
-from bench.scale import STAR, labs
-from qbed.plan.parts import distances_ns, plans_of_parts
+from bench.scale import CLOSES, STAR, labs
+from qbed.plan.parts import cut_links, distances_ns, plans_of_parts
 from qbed.substrates import PART_TIMES
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.divided import START_NS
@@ -18,6 +21,39 @@ from qbed.substrates.virtual.guest import PartOfLab, boot
 from qbed.substrates.virtual.part_memory import SPINS, part_memory
 
 INCAST = "  - flows: {from: h1..h999, to: h1000, size: 1 MB}"
+HALVES = """
+name: halves
+topology:
+  explicit:
+    nodes: {{h1..h{hosts}: host, leaf1..leaf{racks}: switch, spine1..spine{spines}: switch}}
+    links: [{links}]
+links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
+switches: {{default: {{scheme: droptail, buffer: 256 KB}}}}
+hosts: {{default: {{tcp: cubic}}}}
+workload:
+  - flows: {{pairs: [{pairs}], size: {size}, spread: 100 us}}
+observe: {{queues: summary}}
+duration: 200 ms
+parts: 2
+"""
+
+
+def halves(nodes: int) -> str:
+    """The Clos of `scale` as two of half the racks, each with all spines: flows cross no cut link."""
+    hosts, racks, spines, size = CLOSES[nodes]
+    half = racks // 2
+    ends = [f"h{leaf * hosts + 1}..h{(leaf + 1) * hosts}, leaf{leaf + 1}" for leaf in range(racks)]
+    for first in (0, half):
+        spine = first // half * spines
+        ends += [f"leaf{first + 1}..leaf{first + half}, spine{spine + number + 1}" for number in range(spines)]
+    flows = half * hosts
+    pairs = ", ".join(
+        f"[h{first + number + 1}, h{first + (number + flows // 2) % flows + 1}]"
+        for first in (0, flows)
+        for number in range(flows)
+    )
+    links = ", ".join(f"{{ends: [{pair}]}}" for pair in ends)
+    return HALVES.format(hosts=2 * flows, racks=racks, spines=2 * spines, links=links, pairs=pairs, size=size)
 
 
 def turns(rounds: int, *runs: tuple[Cell, int]) -> list[Cost]:
@@ -70,18 +106,24 @@ def measure(rounds: int) -> list[Figure]:
     goals = {200: (1.6, None), 1000: (2.0, 1.0)}
     for nodes, (on_two, on_one) in goals.items():
         text = labs()[nodes][0]
-        one, two = Cell(text), Cell(text + "parts: 2\n")
-        alone, both, single = turns(max(1, rounds // 2 if nodes == 1000 else rounds), (one, 1), (two, 2), (two, 1))
+        one, two, apart = Cell(text), Cell(text + "parts: 2\n"), Cell(halves(nodes))
+        assert not cut_links(apart.plan)
+        alone, both, single, limit, single_limit = turns(rounds, (one, 1), (two, 2), (two, 1), (apart, 2), (apart, 1))
         figures += [
             Figure(f"{nodes} nodes, undivided, wall", alone.wall_s, "s"),
             Figure(f"{nodes} nodes, packet-hops", one.packet_hops() / 1e6, "M"),
             Figure(f"{nodes} nodes: undivided / 2 parts on 2 cores", alone.wall_s / both.wall_s, "", on_two, ">="),
+            Figure(f"{nodes} nodes: undivided / 2 halves without links on 2 cores", alone.wall_s / limit.wall_s, ""),
             Figure(f"{nodes} nodes: 2 parts on 1 core / undivided, wall", single.wall_s / alone.wall_s, "", on_one),
+            Figure(
+                f"{nodes} nodes: 2 halves without links on 1 core / undivided", single_limit.wall_s / alone.wall_s, ""
+            ),
             Figure(f"{nodes} nodes: CPU of 2 parts on 2 cores / undivided", both.cpu_s / alone.cpu_s, ""),
         ]
         with allowed(2):
             two.run()
         figures.append(Figure(f"{nodes} nodes: a part's longest wait, of {SPINS} spins first", waited(two), "s"))
+        apart.close()
         one.close()
         two.close()
     idle = Cell(labs()[1000][1] + "parts: 2\n")

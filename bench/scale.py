@@ -35,6 +35,8 @@ observe: {{queues: summary}}
 duration: {duration}
 """
 NOTHING = "  - flow: {from: h1, to: h2, size: 1 KB}"
+CLOSES = {46: (10, 4, 2, "10 MB"), 200: (22, 8, 4, "3 MB"), 1000: (16, 58, 14, "1 MB")}
+"""By number of nodes: hosts a rack, racks, spines, and the size of a flow."""
 
 
 def pairs(hosts: int, size: str) -> str:
@@ -50,11 +52,7 @@ def labs() -> dict[int, tuple[str, str]]:
     found[3] = tuple(
         STAR.format(hosts=2, workload=load, duration=time) for load, time in ((bulk, "900 ms"), (NOTHING, "1 ms"))
     )
-    for nodes, hosts, racks, spines, size in (
-        (46, 10, 4, 2, "10 MB"),
-        (200, 22, 8, 4, "3 MB"),
-        (1000, 16, 58, 14, "1 MB"),
-    ):
+    for nodes, (hosts, racks, spines, size) in CLOSES.items():
         found[nodes] = tuple(
             CLOS.format(hosts=hosts, racks=racks, spines=spines, workload=load, duration=time)
             for load, time in ((pairs(hosts * racks, size), "200 ms"), (NOTHING, "1 ms"))
