@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack
 
 from bench.harness import Cell, Cost, Figure, allowed, cores, measured, smallest
-from bench.scale import CLOSES, STAR, labs
+from bench.scale import CLOSES, REST, STAR, labs, pairs
 from qbed.plan.parts import cut_links, distances_ns, plans_of_parts
 from qbed.substrates import PART_TIMES
 from qbed.substrates.toolchain import find_toolchain
@@ -21,21 +21,15 @@ from qbed.substrates.virtual.guest import PartOfLab, boot
 from qbed.substrates.virtual.part_memory import SPINS, part_memory
 
 INCAST = "  - flows: {from: h1..h999, to: h1000, size: 1 MB}"
-HALVES = """
+HALVES = (
+    """
 name: halves
 topology:
   explicit:
     nodes: {{h1..h{hosts}: host, leaf1..leaf{racks}: switch, spine1..spine{spines}: switch}}
-    links: [{links}]
-links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
-switches: {{default: {{scheme: droptail, buffer: 256 KB}}}}
-hosts: {{default: {{tcp: cubic}}}}
-workload:
-  - flows: {{pairs: [{pairs}], size: {size}, spread: 100 us}}
-observe: {{queues: summary}}
-duration: 200 ms
-parts: 2
-"""
+    links: [{links}]"""
+    + REST
+)
 
 
 def halves(nodes: int) -> str:
@@ -43,17 +37,13 @@ def halves(nodes: int) -> str:
     hosts, racks, spines, size = CLOSES[nodes]
     half = racks // 2
     ends = [f"h{leaf * hosts + 1}..h{(leaf + 1) * hosts}, leaf{leaf + 1}" for leaf in range(racks)]
-    for first in (0, half):
-        spine = first // half * spines
-        ends += [f"leaf{first + 1}..leaf{first + half}, spine{spine + number + 1}" for number in range(spines)]
-    flows = half * hosts
-    pairs = ", ".join(
-        f"[h{first + number + 1}, h{first + (number + flows // 2) % flows + 1}]"
-        for first in (0, flows)
-        for number in range(flows)
-    )
+    for spine in range(2 * spines):
+        first = spine // spines * half
+        ends.append(f"leaf{first + 1}..leaf{first + half}, spine{spine + 1}")
     links = ", ".join(f"{{ends: [{pair}]}}" for pair in ends)
-    return HALVES.format(hosts=2 * flows, racks=racks, spines=2 * spines, links=links, pairs=pairs, size=size)
+    load = pairs(hosts * racks, size, groups=2)
+    sizes = {"hosts": hosts * racks, "racks": racks, "spines": 2 * spines}
+    return HALVES.format(**sizes, links=links, workload=load, duration="200 ms") + "parts: 2\n"
 
 
 def turns(rounds: int, *runs: tuple[Cell, int]) -> list[Cost]:

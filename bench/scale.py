@@ -12,9 +12,7 @@ from bench.harness import Cell, Figure, cores, pinned, side_by_side
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot
 
-STAR = """
-name: star
-topology: {{star: {{hosts: {hosts}}}}}
+REST = """
 links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
 switches: {{default: {{scheme: droptail, buffer: 256 KB}}}}
 hosts: {{default: {{tcp: cubic}}}}
@@ -23,25 +21,22 @@ workload:
 observe: {{queues: summary}}
 duration: {duration}
 """
-CLOS = """
-name: clos
-topology: {{clos: {{hosts: {hosts}, racks: {racks}, spines: {spines}}}}}
-links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
-switches: {{default: {{scheme: droptail, buffer: 256 KB}}}}
-hosts: {{default: {{tcp: cubic}}}}
-workload:
-{workload}
-observe: {{queues: summary}}
-duration: {duration}
-"""
+STAR = "\nname: star\ntopology: {{star: {{hosts: {hosts}}}}}" + REST
+CLOS = "\nname: clos\ntopology: {{clos: {{hosts: {hosts}, racks: {racks}, spines: {spines}}}}}" + REST
 NOTHING = "  - flow: {from: h1, to: h2, size: 1 KB}"
 CLOSES = {46: (10, 4, 2, "10 MB"), 200: (22, 8, 4, "3 MB"), 1000: (16, 58, 14, "1 MB")}
 """By number of nodes: hosts a rack, racks, spines, and the size of a flow."""
 
 
-def pairs(hosts: int, size: str) -> str:
-    """Every host sends to the one half-way round: all flows leave their racks."""
-    shown = ", ".join(f"[h{number + 1}, h{(number + hosts // 2) % hosts + 1}]" for number in range(hosts))
+def pairs(hosts: int, size: str, groups: int = 1) -> str:
+    """Every host sends to the one half-way round, in its group of hosts: all flows leave their racks."""
+    each = hosts // groups
+    ends = (
+        (first + number, first + (number + each // 2) % each)
+        for first in range(0, hosts, each)
+        for number in range(each)
+    )
+    shown = ", ".join(f"[h{sender + 1}, h{receiver + 1}]" for sender, receiver in ends)
     return f"  - flows: {{pairs: [{shown}], size: {size}, spread: 100 us}}"
 
 
