@@ -4,8 +4,8 @@
 A unit is never divided: a switch with the hosts that only it connects, and nodes with a link of no delay between them.
 Units with hosts are taken in the order of a breadth-first search, so that neighbours stay together, and cut where the
 sum of their loads reaches the next part's share. Switches without hosts, such as the spines of a Clos, follow: each
-goes to the part with the most of its neighbours, of those whose share of the whole load it does not exceed, and
-otherwise to the part with the least load. Where there are too few such units (a star), hosts are units of their own,
+goes to the part with the most of its neighbours that does not exceed its share of the whole load then, or, if all do,
+to the part with the least load. Where there are too few such units (a star), hosts are units of their own,
 and the heaviest unit goes to the part with the least load. The load of a node is the sum of the rates of its link ends,
 to which its expected packets are proportional; that of a host is `HOST_WEIGHT / SWITCH_WEIGHT` times as much.
 
@@ -94,12 +94,8 @@ def _neighbours_together(units: Sequence[Unit], links: Sequence[Link], parts: in
             for neighbour, count in neighbours[number].items():
                 if neighbour in part_of:
                     near[part_of[neighbour]] += count
-            fitting = [part for part in range(parts) if (loads[part] + unit.load) * parts <= everything]
-            if fitting:
-                part = min(fitting, key=lambda part: (-near[part], loads[part], part))
-            else:
-                part = min(range(parts), key=lambda part: (loads[part], -near[part], part))
-            part_of[number] = part
+            excess = [max(0, (load + unit.load) * parts - everything) for load in loads]
+            part_of[number] = part = min(range(parts), key=lambda part: (excess[part], -near[part], loads[part], part))
             loads[part] += unit.load
     if not all(loads):  # fewer units with hosts than parts
         return _heaviest_first(units, parts)
