@@ -17,6 +17,7 @@
 #include <qbed/constant_page.h>
 
 #include "qlink_end.h"
+#include "qlink_lines.h"
 
 /* A frame in a batch. The lengths of its fragments and its bytes follow. The batch is aligned to 8 bytes. */
 struct qlink_cut_frame {
@@ -199,7 +200,7 @@ static struct sk_buff *qlink_cut_skb(const struct qlink_cut_frame *frame, u32 co
 	return skb;
 }
 
-/* Frames of a batch whose cache lines are prefetched together. */
+/* Number of frames for which cache lines are prefetched together. */
 #define QLINK_CUT_TOGETHER 16u
 
 struct qlink_cut_arrival {
@@ -256,8 +257,8 @@ static void qlink_cut_receive(void (*arrive)(struct qlink_end *stub, struct sk_b
 		for (at = 0; at < used;) {
 			at += qlink_cut_list(frames + at, used - at, arrivals, &count);
 			for (i = 0; i < count; i++) {
-				if (arrivals[i].stub && arrivals[i].stub->flight_tail)
-					qbed_prefetch_range(arrivals[i].stub->flight_tail->cb, 32);
+				if (arrivals[i].stub)
+					qlink_prefetch_tail(arrivals[i].stub);
 			}
 			for (i = 0; i < count; i++)
 				qlink_cut_arrive(&arrivals[i], part, arrive);

@@ -173,14 +173,6 @@ static void qlink_fetch_throttled(const struct qlink_end *end, const struct sock
 		qlink_fetch_sender(sk, step - 4);
 }
 
-/* Prefetches what is copied of a frame for another part, and freed then. */
-static void qlink_fetch_copied(const struct sk_buff *skb)
-{
-	qbed_prefetch_range(skb->data, QLINK_HEADERS);
-	qbed_prefetch(skb_end_pointer(skb));
-	qlink_fetch_head_page(skb, false);
-}
-
 static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 {
 	const struct sk_buff *skb = end->serializing, *next;
@@ -199,8 +191,10 @@ static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 	case 2:
 		if (skb->sk)
 			qlink_prefetch_released(skb->sk);
-		if (end->is_cut)
-			qlink_fetch_copied(skb);
+		if (end->is_cut) { /* the frame is copied and freed */
+			qlink_prefetch_content(skb);
+			qlink_fetch_head_page(skb, false);
+		}
 		break;
 	case 3:
 		if (end->is_cut)
@@ -217,8 +211,7 @@ static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 			qbed_prefetch_range(next->data + ETH_HLEN, sizeof(struct iphdr));
 			qbed_prefetch(skb_end_pointer(next));
 		}
-		if (end->flight_tail)
-			qbed_prefetch_range(end->flight_tail->cb, 32);
+		qlink_prefetch_tail(end);
 		break;
 	}
 }
@@ -367,8 +360,7 @@ static void qlink_fetch_arriving(struct qlink_end *end, unsigned int step)
 		qbed_prefetch(peer);
 		break;
 	case 2:
-		qbed_prefetch_range(skb->data, QLINK_HEADERS);
-		qbed_prefetch(skb_end_pointer(skb));
+		qlink_prefetch_content(skb);
 		qlink_prefetch_dev(peer->dev);
 		qbed_prefetch((const char *)peer->dev + 3 * QBED_LINE);
 		qbed_prefetch(&peer->dev->ip_ptr);

@@ -26,6 +26,13 @@ static inline void qlink_prefetch_skb(const struct sk_buff *skb)
 	qbed_prefetch_range(skb, sizeof(*skb));
 }
 
+/* The headers and the fragments of a packet that was prefetched. */
+static inline void qlink_prefetch_content(const struct sk_buff *skb)
+{
+	qbed_prefetch_range(skb->data, QLINK_HEADERS);
+	qbed_prefetch(skb_end_pointer(skb));
+}
+
 /* The page structures of a packet's head, which kfree() reads, in two steps. */
 static inline void qlink_fetch_head_page(const struct sk_buff *skb, bool second)
 {
@@ -36,6 +43,13 @@ static inline void qlink_fetch_head_page(const struct sk_buff *skb, bool second)
 static void qlink_prefetch_end(const struct qlink_end *end)
 {
 	qbed_prefetch_range(end, offsetof(struct qlink_end, part));
+}
+
+/* The last frame on the wire of @end, where the next one is linked to it. */
+static inline void qlink_prefetch_tail(const struct qlink_end *end)
+{
+	if (end->flight_tail)
+		qbed_prefetch_range(end->flight_tail->cb, 32);
 }
 
 /* Without the second line, which no packet uses. */
