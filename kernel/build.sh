@@ -14,6 +14,7 @@
 # fetched from Debian testing with apt's tools and keys, without changing this machine's apt sources.
 # tools/sources lists the files that the hash covers. An interrupted build leaves only its log.
 set -euo pipefail
+unset MAKEFLAGS MFLAGS # with the -s of a `make -s` around this, the log would have no lines that the progress counts
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
