@@ -23,7 +23,7 @@ Everywhere = Mapping[FieldPath, Mapping[str, object]]
 class Part(BaseModel):
     """A part of a campaign file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True)
 
 
 class Alternative(Part):

@@ -10,6 +10,7 @@ from typing import get_args
 from qbed.campaign.bands import METRICS
 from qbed.campaign.figure import ROWS, Figure
 from qbed.campaign.file import Campaign
+from qbed.config.descriptions import json_schema
 from qbed.lab.reference import plain, sections
 from qbed.telemetry.tables import RESERVED_COLUMNS
 
@@ -82,7 +83,7 @@ measures or combinations (`each`), a claim holds if all do, and is refuted if on
 
 def page() -> str:
     """The reference page, in Markdown."""
-    return "\n".join([_INTRODUCTION, *sections(plain(Campaign.model_json_schema()), "The campaign"), *_lists()])
+    return "\n".join([_INTRODUCTION, *sections(plain(json_schema(Campaign)), "The campaign"), *_lists()])
 
 
 def _lists() -> Iterator[str]:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticKnownError
 class Strict(BaseModel):
     """A part of a file; unknown fields are refused, and `true` is no whole number."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from qbed.base.json_files import Schema
+from qbed.config.descriptions import json_schema
 from qbed.config.units import DURATIONS, PACKETS, RATES, SIZES, format_duration, format_size, pattern
 from qbed.lab.model import Lab
 from qbed.lab.topology import generators
@@ -73,7 +74,7 @@ def schema() -> Schema:
 @cache
 def cached_schema() -> Schema:
     """`schema()` without a copy: a caller does not change it."""
-    result = Lab.model_json_schema(by_alias=True)
+    result = json_schema(Lab)
     result = {"$schema": "https://json-schema.org/draft/2020-12/schema", **result}
     for name, choice, declared in (
         ("QueueSettings", "scheme", registry()),

@@ -109,7 +109,7 @@ class LinkSettings(LinkFields):
 class QueueSettings(Strict):
     """A queue's scheme and length; the scheme's parameters are given beside them (docs/lab-file.md lists them)."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, extra="allow", frozen=True)
 
     scheme: str | None = None
     """The queueing scheme: a folder of `schemes/`."""
@@ -218,7 +218,7 @@ class ControllerSettings(Strict):
     fields (docs/lab-file.md lists them).
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, extra="allow", frozen=True)
 
     name: str | None = None
     """The controller: a file of `schemes/SCHEME/host/`."""

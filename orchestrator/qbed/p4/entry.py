@@ -20,7 +20,7 @@ QUEUE_LENGTH_MAX = (1 << 19) - 1
 """The largest value of v1model's `enq_qdepth` and `deq_qdepth`, in packets."""
 
 _LARGEST_INT = (1 << 64) - 1
-_FORBID = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+_FORBID = ConfigDict(defer_build=True, extra="forbid")
 
 Values = Mapping[str, Any]
 """A port's effective parameters of the scheme (scheme.yml), by name, in base units."""

@@ -17,7 +17,7 @@ class Part(BaseModel):
     existing cells. A field without a default is always written.
     """
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid")
 
     def plain(self) -> dict[str, Json]:
         """The part as JSON."""

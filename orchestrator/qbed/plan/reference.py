@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from qbed.base.json_files import Schema
+from qbed.config.descriptions import json_schema
 from qbed.lab.reference import plain, sections
 from qbed.plan.model import Plan
 
@@ -15,7 +16,7 @@ END = "<!-- End of the generated part. -->"
 
 def schema() -> Schema:
     """The JSON Schema of plan.json (draft 2020-12)."""
-    made = plain(Plan.model_json_schema(), nulls=True)
+    made = plain(json_schema(Plan), nulls=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 

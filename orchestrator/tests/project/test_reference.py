@@ -11,6 +11,7 @@ import pytest
 
 from qbed.campaign import reference as campaign
 from qbed.campaign.file import Campaign, load_campaign
+from qbed.config.descriptions import json_schema
 from qbed.config.source import read
 from qbed.lab.reference import page, schema
 from qbed.plan import reference as plan
@@ -116,7 +117,7 @@ def test_the_schema_refuses_mistakes(old: str, new: str, tmp_path: Path) -> None
 
 
 def test_every_field_has_a_description() -> None:
-    campaigns = Campaign.model_json_schema()
+    campaigns = json_schema(Campaign)
     models = [("Lab", schema()), *schema()["$defs"].items(), ("Campaign", campaigns), *campaigns["$defs"].items()]
     models += [("Plan", plan.schema()), *plan.schema()["$defs"].items()]
     for name, place in models:
