@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -33,6 +34,8 @@ from qbed.storage.run_folder import INPUTS, RunFolder
 from qbed.substrates import DEFAULT, PART_TIMES, Limits, Substrate, SubstrateError, substrate
 
 PROGRESS_EVERY_S = 0.2
+STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+"""Signals that are blocked in a worker until it handles them."""
 MAX_RUNS = 3
 """Limit on runs of one cell on the wall clock while the machine is too late."""
 
@@ -100,9 +103,11 @@ class Outcome:
 
 def serve(pipe: Connection, task: Task, cores: Collection[int], parent: int) -> None:
     """Run the cells by their numbers from the pipe until it closes; send fractions and an `Outcome` each."""
+    gc.freeze()  # a fork shares the runner's objects
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     raise_on(signal.SIGTERM, SystemExit, 143, once=True)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     if not end_with_parent(parent, signal.SIGKILL):
         return
     on = substrate(task.on)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Ctrl-C while a worker starts: the worker does not see it, and the runner sees it a moment later. The cores
-of workers.
+"""A Ctrl-C while a worker starts: the worker does not see it, and the runner sees it a moment later. How workers start,
+and their cores.
 """
 
 from __future__ import annotations
@@ -18,28 +18,36 @@ from qbed.runs.executor.local import _uninterrupted, groups
 
 # A process of its own: the first that multiprocessing starts is the one that matters.
 STARTS = """
-import multiprocessing, sys
+import sys, threading, time
 from pathlib import Path
-from qbed.runs.executor.local import _uninterrupted
+from qbed.runs.executor.local import STOPPING, _start_method, _uninterrupted
 
 def serve():
-    pass
+    time.sleep(0.2)
 
 if __name__ == "__main__":
-    process = multiprocessing.get_context("spawn").Process(target=serve)
+    if sys.argv[1] == "spawn":
+        threading.Thread(target=time.sleep, args=[60], daemon=True).start()
+    context = _start_method()
+    assert context.get_start_method() == sys.argv[1]
+    process = context.Process(target=serve)
     with _uninterrupted():
         process.start()
         fields = dict(line.split(":") for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
-        print(int(fields["SigBlk"], 16) >> 1 & 1)
+        blocked = int(fields["SigBlk"], 16)
+        print(all(blocked >> number - 1 & 1 for number in STOPPING))
     process.join()
     sys.exit(process.exitcode)
 """
 
 
-def test_the_first_worker_starts_with_the_interrupt_blocked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_first_worker_starts_with_stopping_signals_blocked(method: str, tmp_path: Path) -> None:
+    """A process with another thread is not forked."""
     (tmp_path / "starts.py").write_text(STARTS)
-    done = subprocess.run([sys.executable, "starts.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    command = [sys.executable, "starts.py", method]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 @pytest.mark.parametrize("on_another_thread", [False, True])

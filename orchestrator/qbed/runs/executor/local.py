@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a campaign's cells in parallel on this machine, with one worker process on each allowed core.
 
-Workers die with the runner, and guests with their worker, however it is killed; finished cells are kept.
+Workers die with the runner, and guests with their worker, however it is killed; finished cells are kept. A worker is a
+fork of the runner, since a new Python would import for longer than a small cell takes. If the runner has other threads
+(those of a notebook), whose locks a fork would copy, the worker is a new Python.
 """
 
 from __future__ import annotations
@@ -9,16 +11,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkContext, SpawnContext
 from multiprocessing.process import BaseProcess
 
 from qbed.base.processes import ignore
 from qbed.runs.executor import OutcomeLog, interruptible
-from qbed.runs.worker import Outcome, Task, serve
+from qbed.runs.worker import STOPPING, Outcome, Task, serve
 from qbed.storage.run_folder import RunFolder
 
 STOP_S = 15.0
@@ -28,7 +32,7 @@ class _Process:
     """One worker process, from the runner's side."""
 
     def __init__(self, task: Task, cores: tuple[int, ...]) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _start_method()
         self.pipe: Connection
         self.pipe, child_end = context.Pipe()
         self.process: BaseProcess = context.Process(
@@ -79,6 +83,12 @@ class LocalExecutor:
                     log.progress(sum(worker.fraction for worker in workers if worker.cell is not None))
             finally:
                 _stop_all(workers)
+
+
+def _start_method() -> SpawnContext | ForkContext:
+    if threading.active_count() == 1:
+        return multiprocessing.get_context("fork")
+    return multiprocessing.get_context("spawn")
 
 
 def groups(cores: list[int], parts: int) -> list[tuple[int, ...]]:
@@ -139,18 +149,20 @@ def _stop_all(workers: list[_Process]) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Defer SIGINT; a process that is started meanwhile has it blocked until it ignores it.
+    """Defer SIGINT, SIGTERM and SIGHUP; a process that is started meanwhile has them blocked until it handles them.
 
     The mask alone is not sufficient: a signal that another thread receives still runs the handler on this one.
     """
-    resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
+    if threading.active_count() > 1:
+        resource_tracker.ensure_running()  # else the first new Python starts it, and that unblocks the signals
     received: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _frame: received.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handlers = {number: signal.signal(number, lambda number, _frame: received.append(number)) for number in STOPPING}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler)
+        for stopping, handler in handlers.items():
+            signal.signal(stopping, handler)
     for number in received:
         signal.raise_signal(number)
