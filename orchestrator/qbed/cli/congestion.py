@@ -12,8 +12,6 @@ from qbed.base import terminal
 from qbed.base.errors import LabError
 from qbed.base.locations import congestion_folder, sources_folder
 from qbed.cli.folder_copies import copy_folder, user_folder
-from qbed.schemes.congestion import CONTROL_NAME, control_names
-from qbed.schemes.declaration import registry
 
 LIKE = "aimd"
 _PARTS = ("congestion.yml", "kernel/Kbuild", "kernel/*.[ch]", "tests/*.c", "tests/*.py")
@@ -47,6 +45,9 @@ def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the co
 
 def create(folder: Path, name: str) -> Path:
     """Write `FOLDER/NAME`; nothing is overwritten."""
+    from qbed.schemes.congestion import CONTROL_NAME, control_names
+    from qbed.schemes.declaration import registry
+
     if not CONTROL_NAME.fullmatch(name):
         text = "expected a congestion control's name: up to 15 of a-z, 0-9 and `_`, a letter first"
         raise LabError([f"{name}: {text}"])

@@ -13,7 +13,6 @@ from qbed.base import terminal
 from qbed.base.errors import LabError
 from qbed.base.locations import schemes_folder
 from qbed.cli.folder_copies import copy_folder, user_folder
-from qbed.schemes.declaration import controllers
 
 LIKE = "aimd"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,11}")
@@ -49,6 +48,8 @@ def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the co
 
 def create(folder: Path, name: str) -> Path:
     """Write `FOLDER/NAME`; nothing is overwritten."""
+    from qbed.schemes.declaration import controllers
+
     if not _NAME.fullmatch(name):
         raise LabError([f"{name}: expected a controller's name: up to 12 of a-z, 0-9 and `_`, a letter first"])
     if name in controllers():

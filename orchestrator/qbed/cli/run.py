@@ -115,7 +115,7 @@ def run(
     from the campaign's lock, or (on two substrates) a metric's gap exceeds the campaign's `gap:`; 2, the files are
     invalid.
     """
-    from qbed.live.exporter_process import parse_flush_timeout
+    from qbed.live.flush_timeout import parse_flush_timeout
     from qbed.live.sinks.address import addresses_of
     from qbed.runs.executor.local import LocalExecutor
     from qbed.runs.experiment import RunOptions, prepare, run_campaign
@@ -181,6 +181,8 @@ def _on_server(lab: Path, options: RunOptions, *, plain_options: bool, images: b
 
 def _remote_executor(scheduler: str | None, slurm: bool) -> Executor | None:
     """The executor, if the cells run on other machines."""
+    if scheduler is None and not slurm:
+        return None
     from qbed.runs.executor.command import CommandExecutor
     from qbed.runs.executor.dask import DaskEngine
     from qbed.runs.executor.slurm import SlurmEngine

@@ -13,8 +13,6 @@ from qbed.base import terminal
 from qbed.base.errors import LabError
 from qbed.base.locations import schemes_folder
 from qbed.cli.folder_copies import copy_folder, user_folder
-from qbed.schemes.declaration import registry
-from qbed.schemes.linux_qdiscs import LINUX_QDISCS
 
 LIKE = "ecn"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,11}")
@@ -49,6 +47,9 @@ def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the sc
 
 def create(folder: Path, name: str) -> Path:
     """Write `FOLDER/NAME`; nothing is overwritten."""
+    from qbed.schemes.declaration import registry
+    from qbed.schemes.linux_qdiscs import LINUX_QDISCS
+
     if name in LINUX_QDISCS or any(scheme.has_kind(name) for scheme in registry().values()):
         raise LabError([f"{name}: there is such a qdisc already; choose another name"])
     if not _NAME.fullmatch(name):

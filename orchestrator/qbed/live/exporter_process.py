@@ -22,28 +22,14 @@ from pathlib import Path
 from qbed.base import crash_report
 from qbed.base.errors import QbedError
 from qbed.base.processes import end_with_parent
-from qbed.config.units import parse_duration
 from qbed.live.exporter import POLL_S, Delivery, Exporter, SinkTimeoutError
-from qbed.live.sinks import SinkError
+from qbed.live.flush_timeout import FLUSH_S
 from qbed.live.sinks.address import Address
 
-FLUSH_TIMEOUT = "QBED_FLUSH_TIMEOUT"
-FLUSH_S = 30.0
-"""How long the end of a run waits for points that are not sent yet."""
 STOP_S = 2.0
 """How long an exporter may take to stop when its time is over."""
 REPORT_S = 0.5
 SHOWN_AFTER_S = 1.0
-
-
-def parse_flush_timeout(text: str | None) -> float:
-    """Convert `30s` to seconds; None: the default. `SinkError`."""
-    if text is None:
-        return FLUSH_S
-    try:
-        return parse_duration("0 s" if text.strip() == "0" else text) / 1e9
-    except ValueError:
-        raise SinkError(f"--flush-timeout: expected a duration such as `30s`, got `{text[:60]}`") from None
 
 
 @contextmanager

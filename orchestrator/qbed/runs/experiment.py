@@ -9,11 +9,11 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from qbed.base.errors import LabError
 from qbed.base.json_files import Row, write_json
@@ -26,9 +26,7 @@ from qbed.claims.verdict import Verdict
 from qbed.claims.views import connect
 from qbed.config.reach import ReachError, beneath
 from qbed.config.source import Source, read, read_lab_text
-from qbed.live.exporter import Delivery
-from qbed.live.exporter_process import FLUSH_S, exporting
-from qbed.live.sinks.address import Address
+from qbed.live.flush_timeout import FLUSH_S
 from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.report.parameter_table import ParameterTable
@@ -48,6 +46,10 @@ from qbed.substrates import DEFAULT, DiskFullError, Limits, Substrate, substrate
 from qbed.substrates.rebuild import shorten_names
 from qbed.substrates.toolchain import find_toolchain
 from qbed.telemetry.tables import VERSION, traces_of
+
+if TYPE_CHECKING:  # a run without sinks need not load these
+    from qbed.live.exporter import Delivery
+    from qbed.live.sinks.address import Address
 
 SMALLEST_FREE_BYTES = 64 << 20
 FailOn = Literal["claims", "verdicts", "errors"]
@@ -306,10 +308,7 @@ def run_campaign(
         choice = Choice(task.matrix, store, experiment.shard)
         totals = Totals(len(choice), 0)
         try:
-            with exporting(
-                task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)], len(choice),
-                flush_s=experiment.flush_timeout_s, flushing=screen.flushing,
-            ):  # fmt: skip
+            with _exporting(experiment, screen, executor.cores[: len(choice)], len(choice)):
                 if shards:
                     gather(store, shards, choice)
                     totals.cells = totals.skipped = len(choice)
@@ -330,6 +329,18 @@ def run_campaign(
                     f"the disk is full: {task.out}; the finished cells are kept: {error.strerror}"
                 ) from error
             raise
+
+
+def _exporting(
+    experiment: Experiment, screen: Screen, cores: Sequence[int], cells: int
+) -> AbstractContextManager[None]:
+    """Export the points of the run while the context lasts, if it has sinks."""
+    if not experiment.sinks:
+        return nullcontext()
+    from qbed.live.exporter_process import exporting
+
+    out, flush_s = experiment.task.out, experiment.flush_timeout_s
+    return exporting(out, experiment.sinks, screen.delivered, cores, cells, flush_s=flush_s, flushing=screen.flushing)
 
 
 def _obsolete_cells(found: Mapping[int, list[str]]) -> str:

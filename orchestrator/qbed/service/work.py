@@ -14,7 +14,7 @@ from qbed.base.errors import LabError, QbedError
 from qbed.base.terminal import shorten
 from qbed.config.reach import FOREIGN, TRUST
 from qbed.live.exporter import Delivery
-from qbed.live.exporter_process import FLUSH_TIMEOUT, parse_flush_timeout
+from qbed.live.flush_timeout import FLUSH_TIMEOUT, parse_flush_timeout
 from qbed.live.sinks.address import addresses_of
 from qbed.report import make_report  # noqa: F401 - loaded before there is a job
 from qbed.runs.executor.local import LocalExecutor

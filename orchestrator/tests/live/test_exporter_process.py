@@ -23,7 +23,8 @@ from influx import Server, free_port, in_influx, in_parquet, served
 
 from qbed.live.delivery_log import DeliveryLog, origin_of, sinks_of
 from qbed.live.exporter import Delivery, deliver
-from qbed.live.exporter_process import STOP_S, exporting, parse_flush_timeout
+from qbed.live.exporter_process import STOP_S, exporting
+from qbed.live.flush_timeout import parse_flush_timeout
 from qbed.live.sinks import SinkError
 from qbed.live.sinks.address import Address
 from qbed.live.sinks.ndjson import File

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from qbed.base.errors import QbedError
-from qbed.live.points import Points
+
+if TYPE_CHECKING:
+    from qbed.live.points import Points
 
 
 class SinkError(QbedError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of sinks, by name."""
+"""The kinds of sinks, by name. They are loaded with the first sink: most runs have none."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qbed.live.sinks import Sink
-from qbed.live.sinks.influx import Influx
-from qbed.live.sinks.ndjson import File
-from qbed.live.sinks.otlp import PATH, Otlp
 
 
 @dataclass(frozen=True)
@@ -22,12 +19,18 @@ class Address:
     @classmethod
     def named(cls, name: str) -> Address:
         """The address of a sink with this name (`Sink.name`)."""
+        from qbed.live.sinks.otlp import PATH
+
         if not name.startswith(("http://", "https://")):
             return cls("ndjson", name)
         return cls("otlp" if name.endswith(PATH) else "influx", name)
 
     def make(self) -> Sink:
         """`SinkError` if there is none."""
+        from qbed.live.sinks.influx import Influx
+        from qbed.live.sinks.ndjson import File
+        from qbed.live.sinks.otlp import Otlp
+
         if self.kind == "influx":
             return Influx(self.where)
         return Otlp(self.where) if self.kind == "otlp" else File(Path(self.where))

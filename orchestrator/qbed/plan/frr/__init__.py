@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from typing import TYPE_CHECKING
 
 from qbed.lab.frr import MILLISECOND, SECOND, FrrSettings
 from qbed.plan.workload import Program
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 FOLDER = "/run/frr"
 """The node's folder for the daemons' files."""
@@ -105,6 +107,8 @@ def _render(name: str, settings: FrrSettings, router: Router) -> str:
 
 @cache
 def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     loader = FileSystemLoader(Path(__file__).parent)
     return Environment(
         loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
