@@ -223,33 +223,25 @@ same_modules() {
     diff -rq --no-dereference --exclude="*.orig" "$1/source" "$2/source" >/dev/null
 }
 
-# Built in its final folder, since the makefiles contain absolute paths.
-build_kernel() {
-    incomplete=$kernel
-    rm -rf "$kernel"
-    say "building Linux $version with $jobs jobs (some minutes; log: $kernel.log)"
-    logged 720 build_stock "$kernel"
-    finish_kernel "$kernel" "$kernel"
-    incomplete=
+# Compiles the stock kernel's objects, which are kept: a patched kernel then compiles only the files that its patches change.
+# Those of earlier sources of this series are deleted (450 MB each).
+build_objects() {
+    say "building Linux ${source_version:-$version} with $jobs jobs (some minutes; log: $kernel.log)"
+    rm -rf "${objects%-*}"-*
+    logged 720 build_stock "$tree"
+    mv -T "$tree" "$start"
 }
 
-# The kernel without patches, of the objects that are kept for patched ones.
+# The kernel without patches, of the kept objects.
 finish_stock() {
     cp -a --reflink=auto "$start" "$tree"
     finish_kernel "$tree" "$stock"
 }
 
-# The objects of the stock kernel are built once and kept, as are those of each tree's last build, so that only the files that
-# a change affects are compiled. They are copied to the folder in which they were built.
+# The objects of each tree's last build are kept, too, so that only the files that a change affects are compiled. They are
+# copied to the folder in which they were built.
 build_on_objects() {
     local kept=$objects/$(hash_of <<<"$user_tree")
-    renice -n 10 $$ >/dev/null
-    if [ ! -d "$start" ]; then
-        say "building the objects of Linux ${source_version:-$version} with $jobs jobs (some minutes, once for all kernels of users)"
-        logged 720 build_stock "$tree"
-        mv -T "$tree" "$start"
-    fi
-    [ -x "$stock/linux" ] || finish_stock # for its modules, which most patched kernels can load
     [ -z "$user_tree" ] || [ ! -d "$kept" ] || start=$kept
     say "building Linux $version ${patches:+with the patches }of ${patches:-$user_tree} (log: $kernel.log)"
     cp -a --reflink=auto "$start" "$tree"
@@ -260,11 +252,10 @@ build_on_objects() {
 
 stock=$cache/kernel/$series-$stock_hash objects=$cache/kernel/objects/$series-$stock_hash
 tree=$objects/tree start=$objects/stock
-if [ -z "$patches$user_tree" ] && [ ! -d "$start" ]; then
-    build_kernel
-else
-    incomplete="$tree $tree.new"
-    rm -rf $incomplete
-    if [ -n "$patches$user_tree" ]; then build_on_objects; else finish_stock; fi
-fi
+incomplete="$tree $tree.new"
+rm -rf $incomplete
+[ -z "$patches$user_tree" ] || renice -n 10 $$ >/dev/null
+[ -d "$start" ] || build_objects
+[ -x "$stock/linux" ] || finish_stock # a patched kernel needs it for its modules, which it can load in most cases
+[ -z "$patches$user_tree" ] || build_on_objects
 print_result_and_exit
