@@ -43,7 +43,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kernel.mkdir(parents=True)
     for name in ("linux", "build", "source"):
         (kernel / name).symlink_to(common.expanduser() / "kernel" / kernel.name / name)
-    for name in ("agent", "frr", "p4switch", "source"):
+    for name in ("agent", "cargo-target", "frr", "p4image", "p4switch", "source"):
         (cache / name).symlink_to(common.expanduser() / name)
     return cache
 
