@@ -55,6 +55,8 @@ def test_programs_run_at_their_times_with_equal_results(
 ) -> None:
     write_files(2)
     first, second = run_cell(LAB + PROGRAMS), run_cell(LAB + PROGRAMS)
+    printed = [{path.name: path.read_text() for path in cell.out.glob("*.stdout")} for cell in (first, second)]
+    assert printed[0] == printed[1]
     assert first.digest() == second.digest()
     row, table = store_tables(first, tmp_path / "cell-0")
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
