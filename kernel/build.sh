@@ -224,12 +224,12 @@ same_modules() {
 }
 
 # Compiles the stock kernel's objects, which are kept: a patched kernel then compiles only the files that its patches change.
-# Those of earlier sources of this series are deleted (450 MB each).
+# Then those of earlier sources of this series are deleted (450 MB each).
 build_objects() {
     say "building Linux ${source_version:-$version} with $jobs jobs (some minutes; log: $kernel.log)"
-    rm -rf "${objects%-*}"-*
     logged 720 build_stock "$tree"
     mv -T "$tree" "$start"
+    find "$cache/kernel/objects" -mindepth 1 -maxdepth 1 -name "$series-*" ! -path "$objects" -exec rm -rf {} +
 }
 
 # The kernel without patches, of the kept objects.
