@@ -2,8 +2,8 @@
 """Run a campaign's cells in parallel on this machine, with one worker process on each allowed core.
 
 Workers die with the runner, and guests with their worker, however it is killed; finished cells are kept. A worker is a
-fork of the runner, since a new Python would import for longer than a small cell takes. If the runner has other threads
-(those of a notebook), whose locks a fork would copy, the worker is a new Python.
+fork of the runner, since a new Python would import for longer than a small cell takes. A fork would copy the locks of
+other threads, so the workers of a runner that has some (a notebook) are new processes.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _uninterrupted() -> Iterator[None]:
 
     The mask alone is not sufficient: a signal that another thread receives still runs the handler on this one.
     """
-    if threading.active_count() > 1:
+    if isinstance(_start_method(), SpawnContext):
         resource_tracker.ensure_running()  # else the first new Python starts it, and that unblocks the signals
     received: list[int] = []
     handlers = {number: signal.signal(number, lambda number, _frame: received.append(number)) for number in STOPPING}
