@@ -93,17 +93,17 @@ def test_the_quick_profile_is_complete_and_consistent(campaign: str, influx: Ser
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_any_seeds_end_with_status_0(campaign: str, tmp_path: Path) -> None:
-    """Two seeds that follow from the commit, so that each commit tries others: every claim has a value, and nothing
-    random decides the exit status.
+    """A seed that follows from the commit, so that each commit tries another, beside the first: every claim has a
+    value, and nothing random decides the exit status. The store has the first seed's cells of the test above.
     """
-    out, first = tmp_path / "run", seed_of_commit()
+    out = tmp_path / "run"
     qbed(
         "run",
         f"labs/{campaign}",
         "--profile",
         "quick",
         "--seeds",
-        f"{first}..{first + 1}",
+        f"1,{seed_of_commit()}",
         "--out",
         str(out),
         "--no-images",
