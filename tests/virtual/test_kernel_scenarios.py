@@ -40,9 +40,19 @@ SCENARIOS = (
 )
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_scenario_of_kernel_modules(scenario: str) -> None:
+def run_scenario(scenario: str) -> subprocess.CompletedProcess[str]:
     toolchain = find_toolchain()
     found = {"QBED_LINUX": str(toolchain.kernel), "QBED_MODULES": str(toolchain.folder / "modules")}
-    done = subprocess.run([RUN, scenario], env=os.environ | found, capture_output=True, text=True, check=False)
+    return subprocess.run([RUN, scenario], env=os.environ | found, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_scenario_of_kernel_modules(scenario: str) -> None:
+    done = run_scenario(scenario)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_warning_of_the_kernel_fails_a_scenario() -> None:
+    done = run_scenario("warned")
+    assert (done.returncode, "PASS" in done.stdout) == (1, True), done.stdout + done.stderr
+    assert done.stdout.endswith("FAIL: a warning of the kernel\n")

@@ -383,3 +383,8 @@ def refused(action: Callable[[], object], reason: str) -> None:
     except OSError:
         return
     raise AssertionError(f"not refused: {reason}")
+
+
+def warned() -> None:
+    """A message like a warning of the kernel: kernel/tests/guest/run has to fail."""
+    Path("/dev/kmsg").write_text("<4>WARNING: of a test\n")
