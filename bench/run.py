@@ -3,7 +3,7 @@
 
 python -m bench.run [--rounds N] [BENCH...]: versus_ns3 scale host_forwarding parts ten_thousand agent rate syscalls
     parallel merge scheduling p4 p4switch telemetry containers containers_tcp service page many_cells incast_ns3
-    prefetch_losses start
+    prefetch_losses address_translation start
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from qbed.substrates.virtual.guest_memory import kept_memory
 ALL = (
     *("versus_ns3", "scale", "host_forwarding", "parts", "ten_thousand", "agent", "rate", "syscalls"),
     *("parallel", "merge", "scheduling", "p4", "p4switch", "telemetry", "containers", "containers_tcp", "service"),
-    *("page", "many_cells", "incast_ns3", "prefetch_losses", "start"),
+    *("page", "many_cells", "incast_ns3", "prefetch_losses", "address_translation", "start"),
 )
 
 
