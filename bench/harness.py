@@ -85,6 +85,14 @@ def cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
+def outputs(program: Path, rounds: int) -> Iterator[dict[str, float]]:
+    """The objects that a program prints, each in a line of JSON, when it is run `rounds` times on one core."""
+    with pinned(cores()[-1]):
+        for _ in range(rounds):
+            output = subprocess.run([program], stdout=subprocess.PIPE, text=True, check=True).stdout
+            yield from map(json.loads, output.splitlines())
+
+
 def measured(action: Callable[[], object]) -> Cost:
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     action()

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 
-from bench.harness import RESULTS, Figure, build, cores, pinned
+from bench.harness import RESULTS, Figure, build, outputs
 
 SOURCE = Path(__file__).parent / "prefetch" / "losses.c"
 
@@ -16,13 +14,10 @@ def measure(rounds: int) -> list[Figure]:
     """The least of `rounds` runs counts: other guests of the machine only add losses."""
     program = build(SOURCE, RESULTS / "prefetch-losses", "-Wall")
     least: dict[tuple[int, str], float] = {}
-    with pinned(cores()[-1]):
-        for _ in range(rounds):
-            output = subprocess.run([program], stdout=subprocess.PIPE, text=True, check=True).stdout
-            for found in map(json.loads, output.splitlines()):
-                for level in ("first", "second"):
-                    key = found["lines"], level
-                    least[key] = min(least.get(key, 1.0), found[level])
+    for found in outputs(program, rounds):
+        for level in ("first", "second"):
+            key = int(found["lines"]), level
+            least[key] = min(least.get(key, 1.0), found[level])
     return [
         Figure(f"{lines} lines at once into the {level}-level cache: lost", share, "")
         for (lines, level), share in least.items()
